@@ -1,0 +1,50 @@
+"""Prompts in a model's own chat form."""
+
+from typing import Literal
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from canaryjax.data.prompts import PromptParts
+from canaryjax.data.tokens import TextTokenizer
+from canaryjax.errors import UserError
+
+PromptFormat = Literal["plain", "chat"]
+_MARK = "\ue000document\ue001"  # private-use characters, so that no document or template holds it
+
+
+def format_parts(parts: PromptParts, tokenizer: TextTokenizer, prompt_format: PromptFormat = "plain") -> PromptParts:
+    """The prompt as it is (`plain`) or as the user's turn of the tokenizer's chat template (`chat`).
+
+    A chat prompt ends where the assistant's turn begins; the answer ``FINAL: ...`` follows directly. A BOS that the
+    template writes is not added a second time by `TextTokenizer.encode`.
+    Raises UserError when `chat` is asked of a tokenizer without a template, or the template fails.
+    """
+    if prompt_format == "plain":
+        return parts
+    if prompt_format != "chat":
+        raise UserError(f"prompt_format: expected plain or chat, found {prompt_format!r}; choose one of them")
+    if tokenizer.chat_template is None:
+        raise UserError("prompt_format: expected a tokenizer with a chat template, found none; use prompt_format=plain")
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = _raise
+    message = {"role": "user", "content": parts.before + _MARK + parts.after}
+    eos_id = tokenizer.eos_ids[0] if tokenizer.eos_ids else None
+    try:
+        rendered = environment.from_string(tokenizer.chat_template).render(
+            messages=[message],
+            add_generation_prompt=True,
+            bos_token=tokenizer.special_text(tokenizer.bos_id),
+            eos_token=tokenizer.special_text(eos_id),
+            enable_thinking=False,
+        )
+    except TemplateError as error:
+        raise UserError(f"expected a usable chat template, found: {error}; use prompt_format=plain") from error
+    if rendered.count(_MARK) != 1:
+        raise UserError("expected a chat template that writes the message once, found otherwise; use prompt_format=plain")
+    before, after = rendered.split(_MARK)
+    return PromptParts(before, parts.document, after)
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
