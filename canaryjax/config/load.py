@@ -1,0 +1,109 @@
+"""From files and overrides to a validated config: OmegaConf merges, pydantic checks."""
+
+import difflib
+import hashlib
+import json
+from pathlib import Path
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, ValidationError
+
+from canaryjax.config.schema import AuditConfig
+from canaryjax.errors import UserError
+
+SHIPPED_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def config_hash(config: AuditConfig) -> str:
+    """Hex digest of every value; two runs with equal hashes were asked for the same thing."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> AuditConfig:
+    """Reads a YAML file, applies `key=value` overrides and validates the result.
+
+    Args:
+      path: A file, or the name of a shipped config such as `quick` or `embedded/null`. A file's `extends:` key names
+        another, relative to it, whose values it starts from.
+      overrides: Items such as `canary.rate=0.1`.
+
+    Returns:
+      The validated tree.
+
+    Raises:
+      UserError: A missing or malformed file, an unknown key (the nearest is named), or a value out of range.
+    """
+    tree = _read_tree(find_config(path), seen=())
+    for item in overrides or []:
+        if "=" not in item or item.startswith("="):
+            raise UserError(f"expected an override of the form key=value, found {item!r}; for example canary.rate=0.1")
+    try:
+        tree = OmegaConf.merge(tree, OmegaConf.from_dotlist(list(overrides or [])))
+        values = OmegaConf.to_container(tree, resolve=True)
+    except (OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+        raise UserError(f"expected overrides that merge into {path}; {_one_line(error)}") from error
+    return validate_config(values, where=str(path))
+
+
+def find_config(path: str | Path) -> Path:
+    """The file a config argument means: itself, or the shipped config of that name."""
+    given = Path(path)
+    for candidate in (given, SHIPPED_CONFIGS / given, SHIPPED_CONFIGS / f"{given}.yaml"):
+        if candidate.is_file():
+            return candidate
+    shipped = sorted(str(p.relative_to(SHIPPED_CONFIGS).with_suffix("")) for p in SHIPPED_CONFIGS.rglob("*.yaml"))
+    raise UserError(f"expected a config file or one of {shipped}, found no file {str(path)!r}; check the name")
+
+
+def validate_config(values: object, where: str) -> AuditConfig:
+    """Turns plain values into a config, or raises one `UserError` that names each mistake."""
+    if not isinstance(values, dict):
+        raise UserError(f"expected a mapping of config keys in {where}, found {type(values).__name__}")
+    try:
+        return AuditConfig.model_validate(values)
+    except ValidationError as error:
+        raise UserError("; ".join(_describe(item) for item in error.errors()[:5]) + f" (in {where})") from None
+
+
+def _read_tree(path: Path, seen: tuple[Path, ...]):
+    if path.resolve() in seen:
+        raise UserError(f"expected `extends` to end, found a circle at {path}; remove one of the links")
+    try:
+        tree = OmegaConf.load(path)
+    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"expected readable YAML in {path}; {_one_line(error)}") from error
+    if not OmegaConf.is_dict(tree):
+        raise UserError(f"expected a mapping of config keys in {path}, found something else; see configs/quick.yaml")
+    parent = tree.pop("extends", None)
+    if parent is None:
+        return tree
+    beside = path.parent / str(parent)
+    if not beside.is_file():
+        raise UserError(f"expected the file that `extends: {parent}` names beside {path}, found none at {beside}")
+    return OmegaConf.merge(_read_tree(beside, (*seen, path.resolve())), tree)
+
+
+def _describe(item) -> str:
+    location = ".".join(str(part) for part in item["loc"]) or "config"
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(item["loc"][-1]), _known_keys(item["loc"][:-1]), n=1, cutoff=0.0)
+        hint = f"; did you mean {'.'.join([*map(str, item['loc'][:-1]), near[0]])!r}?" if near else ""
+        return f"unknown config key {location!r}{hint}"
+    message = item["msg"].removeprefix("Value error, ")
+    found = item.get("input")
+    shown = "" if isinstance(found, dict | BaseModel) else f", found {found!r}"
+    return f"config key {location!r}: {message}" + ("" if "found" in message else shown)
+
+
+def _known_keys(location) -> list[str]:
+    section = AuditConfig
+    for part in location:
+        section = section.model_fields[part].annotation
+    return list(section.model_fields)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
