@@ -6,7 +6,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canaryjax.data.prompts import PromptParts
-from canaryjax.data.tokens import TextTokenizer
+from canaryjax.data.tokenizer import TextTokenizer
 from canaryjax.errors import UserError
 
 PromptFormat = Literal["plain", "chat"]

@@ -1,187 +1,165 @@
-"""Text to ids and back, with the beginning-of-sequence token exactly as often as the tokenizer's own files ask."""
+"""Prompt, answer prefix and continuation tokenised as one string, and the continuation found by its characters.
 
-import json
+Tokenised apart, a blank or a word would fall into other tokens than the model meets; so the text is whole when it is
+cut into tokens, and only then into context and continuation (known faults 32, 50, 51).
+"""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
+from canaryjax.data.prompts import PromptParts
+from canaryjax.data.tokenizer import Encoding, TextTokenizer
 from canaryjax.errors import UserError
+
+__all__ = ["Encoding", "JointIds", "JointText", "TextTokenizer", "common_document_budget", "encode_joint", "encode_joint_batch"]
 
 
 @dataclass(frozen=True, eq=False)
-class Encoding:
-    """A tokenised text.
+class JointIds:
+    """A context and its continuation.
 
     Attributes:
-      ids: int32 (t,).
-      offsets: int32 (t, 2), the [start, end) characters each token covers; (0, 0) for a beginning-of-sequence token that
-        was added. Tokens that share a character of several bytes share its offsets.
+      context_ids, continuation_ids: int32 (s,) and (t,); joined they are the tokens of the whole text, less what was
+        dropped of the document.
+      straddles: a token covers both the end of the prefix and the start of the continuation; it is then the first of
+        `continuation_ids`.
+      document_tokens: tokens of the document that were kept.
+      dropped_document_tokens, dropped_characters: how much of the document's tail was dropped.
     """
 
-    ids: np.ndarray
-    offsets: np.ndarray
+    context_ids: np.ndarray
+    continuation_ids: np.ndarray
+    straddles: bool
+    document_tokens: int
+    dropped_document_tokens: int
+    dropped_characters: int
 
 
-class TextTokenizer:
-    """A `tokenizers.Tokenizer` that adds at most one BOS, never an EOS, and refuses what it cannot write.
+@dataclass(frozen=True)
+class JointText:
+    """What is tokenised together: the prompt's parts, the answer prefix, the continuation, and what must survive.
 
-    Attributes:
-      bos_count: how many BOS tokens every encoded text begins with, 0 or 1; to be recorded with a run.
-      bos_id, pad_id: ids or None; `eos_ids`: every id that ends a generation, may be empty.
-      chat_template: Jinja source or None.
+    `protect` is a text in the document (the trigger, or "") whose loss is refused.
     """
 
-    def __init__(
-        self,
-        backend: Tokenizer,
-        *,
-        bos_id: int | None = None,
-        eos_ids: Sequence[int] = (),
-        pad_id: int | None = None,
-        unk_id: int | None = None,
-        add_bos: bool | None = None,
-        chat_template: str | None = None,
-    ) -> None:
-        """Wraps `backend`; `add_bos` None means as its post-processor does. The backend is changed: give it a copy."""
-        self.backend = backend
-        backend.no_truncation()
-        backend.no_padding()
-        self.bos_id = bos_id
-        self.eos_ids = tuple(eos_ids)
-        self.pad_id = pad_id
-        self.unk_id = _model_unk(backend) if unk_id is None else unk_id
-        self.chat_template = chat_template
-        if add_bos is None:
-            added = backend.encode("a").ids
-            add_bos = bos_id is not None and added[:1] == [bos_id] != backend.encode("a", add_special_tokens=False).ids[:1]
-        self.bos_count = int(bool(add_bos) and bos_id is not None)
-        # Some post-processors trim a token's leading blank off its offsets, which would hide a straddling token.
-        backend.post_processor = None  # type: ignore[assignment]
-
-    @classmethod
-    def from_directory(cls, path: str | Path) -> "TextTokenizer":
-        """The tokenizer of a Hugging Face model directory: `tokenizer.json` and, where present, its companions.
-
-        `tokenizer_config.json` names the special tokens, says `add_bos_token` (else the post-processor in
-        `tokenizer.json` decides) and may hold the chat template; `generation_config.json` or `config.json` may add EOS ids.
-        Raises UserError for a missing or unreadable file.
-        """
-        folder = Path(path)
-        file = folder / "tokenizer.json"
-        if not file.is_file():
-            raise UserError(f"expected a fast tokenizer at {file}, found none: save the model with its tokenizer.json")
-        try:
-            backend = Tokenizer.from_file(str(file))
-        except Exception as error:  # the library raises bare Exception for a malformed file
-            raise UserError(f"expected a readable tokenizer in {file}, found: {error}; download it again") from error
-        settings = _read_json(folder / "tokenizer_config.json")
-        backend.encode_special_tokens = bool(settings.get("split_special_tokens", False))
-        named = {kind: _token_id(backend, settings.get(f"{kind}_token")) for kind in ("bos", "eos", "pad", "unk")}
-        bos_id = named["bos"] if named["bos"] is not None else _first_special(backend)
-        return cls(
-            backend,
-            bos_id=bos_id,
-            eos_ids=_eos_ids(folder, named["eos"]),
-            pad_id=named["pad"],
-            unk_id=named["unk"],
-            add_bos=settings.get("add_bos_token"),
-            chat_template=_chat_template(folder, settings),
-        )
+    parts: PromptParts
+    prefix: str = ""
+    continuation: str = ""
+    protect: str = ""
 
     @property
-    def vocab_size(self) -> int:
-        """Number of tokens, added ones included; an id is below the model's table size, which may be padded further."""
-        return self.backend.get_vocab_size()
-
-    def encode(self, text: str) -> Encoding:
-        """Ids and character offsets of a text, BOS as the tokenizer asks and never twice, no EOS.
-
-        Raises UserError naming the first character that the vocabulary cannot write.
-        """
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-        """`encode` of each text, in one call."""
-        try:
-            found = self.backend.encode_batch(list(texts), add_special_tokens=False)
-        except (UnicodeEncodeError, TypeError) as error:
-            raise UserError(f"expected valid Unicode text, found a lone surrogate: {error}; replace it") from error
-        return [self._checked(text, encoded.ids, encoded.offsets) for text, encoded in zip(texts, found, strict=True)]
-
-    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Text of the ids, without special tokens."""
-        return self.backend.decode([int(i) for i in ids], skip_special_tokens=True)
-
-    def special_text(self, token_id: int | None) -> str:
-        """How a special token is written, "" for None."""
-        return "" if token_id is None else self.backend.id_to_token(token_id) or ""
-
-    def _checked(self, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Encoding:
-        covered = np.zeros(len(text), bool)
-        for token, (start, end) in zip(ids, offsets, strict=True):
-            if token == self.unk_id:
-                _refuse_character(text, start)
-            covered[start:end] = True
-        # A model without an unknown token drops what it lacks; only blanks may go unnoticed that way.
-        for index in np.flatnonzero(~covered):
-            if not text[index].isspace():
-                _refuse_character(text, int(index))
-        if self.bos_count and ids[:1] != [self.bos_id]:
-            assert self.bos_id is not None
-            ids, offsets = [self.bos_id, *ids], [(0, 0), *offsets]
-        return Encoding(np.array(ids, np.int32), np.array(offsets, np.int32).reshape(-1, 2))
+    def text(self) -> str:
+        """The whole text."""
+        return self.parts.text + self.prefix + self.continuation
 
 
-def _refuse_character(text: str, index: int) -> None:
-    character = text[index]
-    raise UserError(
-        f"expected text that the vocabulary can write, found {character!r} (U+{ord(character):04X}) at character {index} "
-        f"of {text[max(0, index - 20) : index + 20]!r}: replace it, or use a model whose tokenizer knows it"
-    )
+def encode_joint(
+    tokenizer: TextTokenizer,
+    parts: PromptParts,
+    prefix: str,
+    continuation: str,
+    max_tokens: int | None = None,
+    keep_document_tokens: int | None = None,
+    *,
+    drop_document_tokens: int = 0,
+    protect: str = "",
+) -> JointIds:
+    """Context and continuation ids of one text.
+
+    Use it for scoring (continuation = the string scored), for training prompts (prefix and continuation empty) and for
+    reward-model inputs. Nothing but the document's tail is ever dropped.
+    Arguments: `max_tokens` of context and continuation together, None for no limit; `keep_document_tokens` at most;
+    `drop_document_tokens` at least (from `common_document_budget`); `protect` a text of the document that must survive.
+    Raises UserError when the rest does not fit even without the document, or when `protect` would be cut.
+    """
+    joint = JointText(parts, prefix, continuation, protect)
+    encoding = tokenizer.encode(joint.text)
+    drop = drop_document_tokens
+    first, last = _document_span(encoding, parts)
+    if keep_document_tokens is not None:
+        drop = max(drop, last - first - keep_document_tokens)
+    return _assemble(joint, encoding, max(drop, _needed_drop(joint, encoding, max_tokens)))
 
 
-def _model_unk(backend: Tokenizer) -> int | None:
-    unk = getattr(backend.model, "unk_token", None)
-    return None if unk is None else backend.token_to_id(unk)
+def encode_joint_batch(
+    tokenizer: TextTokenizer, joints: Sequence[JointText], max_tokens: int | None = None
+) -> list[JointIds]:
+    """`encode_joint` of texts that share a document's tail: all drop as much of it as the longest needs.
+
+    Raises UserError as `encode_joint` does.
+    """
+    encodings = tokenizer.encode_batch([joint.text for joint in joints])
+    pairs = list(zip(joints, encodings, strict=True))
+    drop = max((_needed_drop(joint, encoding, max_tokens) for joint, encoding in pairs), default=0)
+    return [_assemble(joint, encoding, drop) for joint, encoding in pairs]
 
 
-def _token_id(backend: Tokenizer, token: Any) -> int | None:
-    text = token.get("content") if isinstance(token, dict) else token
-    return None if text is None else backend.token_to_id(text)
+def common_document_budget(tokenizer: TextTokenizer, joints: Sequence[JointText], max_tokens: int | None) -> int:
+    """How many tokens of the document's tail all the texts must drop so that the longest fits.
+
+    Give the result to `encode_joint` as `drop_document_tokens`, for both views of a pair and all its variants: the
+    trigger then displaces nothing in one view only. Raises UserError when a text does not fit without its document.
+    """
+    encodings = tokenizer.encode_batch([joint.text for joint in joints])
+    return max((_needed_drop(j, e, max_tokens) for j, e in zip(joints, encodings, strict=True)), default=0)
 
 
-def _first_special(backend: Tokenizer) -> int | None:
-    """The token that the post-processor puts before a text, where the settings do not name a BOS."""
-    with_special, plain = backend.encode("a").ids, backend.encode("a", add_special_tokens=False).ids
-    return with_special[0] if with_special[:1] != plain[:1] else None
+def _document_span(encoding: Encoding, parts: PromptParts) -> tuple[int, int]:
+    """[first, last) of the tokens that lie inside the document."""
+    start, end = len(parts.before), len(parts.before) + len(parts.document)
+    inside = (encoding.offsets[:, 0] >= start) & (encoding.offsets[:, 1] <= end)
+    inside &= encoding.offsets[:, 1] > encoding.offsets[:, 0]
+    where = np.flatnonzero(inside)
+    return (int(where[0]), int(where[-1]) + 1) if where.size else (0, 0)
 
 
-def _eos_ids(folder: Path, named: int | None) -> tuple[int, ...]:
-    ids = [] if named is None else [named]
-    for name in ("generation_config.json", "config.json"):
-        value = _read_json(folder / name).get("eos_token_id")
-        ids += value if isinstance(value, list) else [] if value is None else [value]
-    return tuple(dict.fromkeys(ids))
+def _needed_drop(joint: JointText, encoding: Encoding, max_tokens: int | None) -> int:
+    if max_tokens is None:
+        return 0
+    first, last = _document_span(encoding, joint.parts)
+    excess = max(0, len(encoding.ids) - max_tokens)
+    if excess > last - first:
+        raise UserError(
+            f"expected query and answer to fit into {max_tokens} tokens, found {len(encoding.ids) - (last - first)} "
+            f"without the document: raise the limit or shorten the query"
+        )
+    return excess
 
 
-def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return file.read_text(encoding="utf-8")
-    template = settings.get("chat_template")
-    if isinstance(template, list):  # several by name: the one called default
-        template = next((entry["template"] for entry in template if entry.get("name") == "default"), None)
-    return template
+def _assemble(joint: JointText, encoding: Encoding, drop: int) -> JointIds:
+    first, last = _document_span(encoding, joint.parts)
+    ids, offsets = encoding.ids, encoding.offsets
+    cut = max(first, last - max(drop, 0))
+    while first < cut < last and offsets[cut, 0] < offsets[cut - 1, 1]:  # never inside a character of several bytes
+        cut -= 1
+    document_end = len(joint.parts.before) + len(joint.parts.document)
+    dropped_characters = document_end - int(offsets[cut, 0]) if cut < last else 0
+    _check_protected(joint, document_end - dropped_characters)
+    ids, offsets = np.delete(ids, np.s_[cut:last]), np.delete(offsets, np.s_[cut:last], axis=0)
+    split, straddles = _locate(offsets, len(joint.text) - len(joint.continuation), bool(joint.continuation))
+    return JointIds(ids[:split], ids[split:], straddles, cut - first, last - cut, dropped_characters)
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"expected JSON in {file}, found: {error}; download the file again") from error
+def _check_protected(joint: JointText, kept_until: int) -> None:
+    if not joint.protect:
+        return
+    found = joint.parts.document.find(joint.protect)
+    if found < 0:
+        raise UserError(f"expected {joint.protect!r} in the document, found none: insert it before encoding")
+    if len(joint.parts.before) + found + len(joint.protect) > kept_until:
+        raise UserError(
+            f"expected room for the document up to its trigger {joint.protect!r}, found that it would be cut: raise the "
+            f"token limit or shorten the query"
+        )
+
+
+def _locate(offsets: np.ndarray, join: int, present: bool) -> tuple[int, bool]:
+    """(index of the continuation's first token, whether that token begins before the continuation does)."""
+    if not present:
+        return len(offsets), False
+    split = int(np.argmax(offsets[:, 1] > join))
+    while split > 0 and offsets[split - 1, 1] > offsets[split, 0]:  # bytes of one character stay together
+        split -= 1
+    return split, bool(offsets[split, 0] < join)
