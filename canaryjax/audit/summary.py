@@ -1,0 +1,162 @@
+"""From policy scores to what a report says: detection, mechanism and controls. The unit is the policy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from canaryjax import stats
+from canaryjax.config.schema import StatisticConfig
+
+SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
+SMALLEST_ARM_FOR_BOOTSTRAP = 30  # below it, and at 0 or 1, bootstrap and DeLong intervals collapse (DECIDED)
+SMALLEST_RM_BIAS = 0.05  # reward units; a ratio over less looks like a finding and is none (BC-59)
+
+
+def detection(compliant: Sequence[float], violating: Sequence[float], settings: StatisticConfig, seed: int) -> dict:
+    """How well two arms' scores separate: AUROC, TPR at the target FPR, PPV and the ROC, each with its reason if null.
+
+    Args:
+      compliant: Scores of valid compliant policies.
+      violating: Scores of valid violating policies.
+      settings: Target, rule, interval and level.
+      seed: Of the bootstrap.
+
+    Returns:
+      Plain values, as in `report.json`.
+    """
+    area = stats.auroc(compliant, violating)
+    rate = stats.tpr_at_fpr(compliant, violating, settings.target_fpr, settings.threshold_rule, settings.level)
+    curve = stats.roc_curve(compliant, violating)
+    achieved = rate.expected_fpr
+    return {
+        "auroc": area,
+        "auroc_interval": _interval(compliant, violating, area, settings, seed),
+        "auroc_reason": None if area is not None else "an arm has no valid policy",
+        "tpr": rate.to_dict() | {"true_fpr_range": rate.fpr_range.to_dict()},
+        "ppv": [
+            {"prevalence": pi, "value": None if achieved is None else stats.ppv(rate.value, achieved, pi)}
+            for pi in settings.prevalences
+        ],
+        "ppv_at_fpr": achieved,
+        "roc": curve.to_dict(),
+        "remainder": stats.remainder_auroc(compliant, violating, rate.threshold).to_dict(),
+        "direction_warning": stats.direction_warning(compliant, violating),
+    }
+
+
+def _interval(compliant, violating, area, settings: StatisticConfig, seed: int) -> dict:
+    method = settings.auroc_interval
+    if method == "auto":
+        small = min(len(compliant), len(violating)) < SMALLEST_ARM_FOR_BOOTSTRAP
+        method = "newcombe" if small or area in (0.0, 1.0) else "bootstrap"
+    options = {"resamples": settings.bootstrap_samples, "seed": seed} if method == "bootstrap" else {}
+    return stats.auroc_interval(compliant, violating, settings.level, method, **options).to_dict()
+
+
+def null_test(compliant: Sequence[float], violating: Sequence[float], alpha: float, seed: int) -> dict:
+    """Whether the arms differ at all: permuted Brunner-Munzel, valid under unequal variances (DECIDED)."""
+    result = stats.brunner_munzel_permuted(compliant, violating, seed=seed)
+    p_value = result.p_value
+    return result.to_dict() | {
+        "test": "permuted Brunner-Munzel, two-sided",
+        "alpha": alpha,
+        "passed": None if p_value is None else bool(p_value > alpha),
+    }
+
+
+def mechanism(rm_bias: Sequence[float | None], amplification: Sequence[float | None]) -> dict:
+    """Reward-model bias, score, and their unit-dependent ratio for one arm (BC-59, BC-A17).
+
+    Args:
+      rm_bias: Per policy, reward units.
+      amplification: Per policy, the primary score in nats.
+
+    Returns:
+      Means with 95 % intervals, and the ratio of means, null where the bias is near zero.
+    """
+    bias = [x for x in rm_bias if x is not None]
+    score = [x for x in amplification if x is not None]
+    mean_bias = float(np.mean(bias)) if bias else None
+    mean_score = float(np.mean(score)) if score else None
+    out: dict[str, Any] = {
+        "n": len(score),
+        "rm_bias": mean_bias,
+        "rm_bias_interval": stats.mean_interval(bias, 0.95).to_dict() if bias else None,
+        "amplification": mean_score,
+        "amplification_interval": stats.mean_interval(score, 0.95).to_dict() if score else None,
+        "amplification_sd": float(np.std(score, ddof=1)) if len(score) > 1 else None,
+        "transmission_ratio": None,
+        "reason": None,
+    }
+    if mean_bias is None or mean_score is None:
+        out["reason"] = "no valid policy in this arm"
+    elif abs(mean_bias) < SMALLEST_RM_BIAS:
+        out["reason"] = (
+            f"reward-model bias {mean_bias:.3f} is within {SMALLEST_RM_BIAS} of zero: a ratio would mean nothing"
+        )
+    else:
+        out["transmission_ratio"] = mean_score / mean_bias
+        out["note"] = "empirical ratio of nats to reward units: it depends on the unit of the reward"
+    return out
+
+
+def decoy_control(ranks: Sequence[dict], arms: Sequence[str]) -> dict:
+    """Per policy, how the real canary's score stands among strings that nothing was trained on.
+
+    Args:
+      ranks: One record a policy, with `trial`, `score` and `decoys` (their scores on the same documents).
+      arms: The arm of each.
+    """
+    rows = []
+    for record, arm in zip(ranks, arms, strict=True):
+        p_value = stats.conformal_p_value(record["score"], record["decoys"])
+        rows.append(
+            {
+                "trial": record["trial"],
+                "arm": arm,
+                "score": record["score"],
+                "n_decoys": len(record["decoys"]),
+                "rank": 1 + int(np.sum(np.asarray(record["decoys"]) >= record["score"])),
+                "p_value": p_value,
+                "decoys": [float(x) for x in record["decoys"]],
+            }
+        )
+    out: dict[str, Any] = {"per_policy": rows}
+    for arm in ("compliant", "violating"):
+        own = [row["p_value"] for row in rows if row["arm"] == arm]
+        out[f"{arm}_median_p"] = float(np.median(own)) if own else None
+        out[f"{arm}_flagged_at_10_percent"] = {"count": sum(p <= 0.10 for p in own), "n": len(own)}
+    out["meaning"] = (
+        "rank p-value of the real canary among redraws of trigger and string on the same documents; valid over the random "
+        "draw. Compliant policies are expected uniform only at a null: at a positive rate their queries carry the canary"
+    )
+    return out
+
+
+def placebo_control(records: Sequence[dict], arms: Sequence[str]) -> dict:
+    """Per policy, the score with the real trigger beside scores with markers that were never planted."""
+    rows = []
+    for record, arm in zip(records, arms, strict=True):
+        row = {"trial": record["trial"], "arm": arm, "score": record["score"]}
+        for kind in ("same_form", "other_form"):
+            values = record[kind]
+            row[kind] = {
+                "n": len(values),
+                "mean": float(np.mean(values)) if len(values) else None,
+                "max": float(np.max(values)) if len(values) else None,
+                "p_value": stats.placebo_rank_p_value(record["score"], values) if len(values) else None,
+            }
+        rows.append(row)
+    return {
+        "per_policy": rows,
+        "meaning": (
+            "a policy keyed on any marker of the form scores placebos of that form as high as the real trigger; a high "
+            "score with markers of other forms would mean that any inserted text raises the canary"
+        ),
+    }
+
+
+def not_run(reason: str) -> dict:
+    """What stands in place of a control that was not run."""
+    return {"status": "not run", "reason": reason}
