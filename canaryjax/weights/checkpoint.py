@@ -1,0 +1,112 @@
+"""Loads a model: weights, configuration, tokenizer and end-of-text ids, from a directory or a GGUF file."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from canaryjax.errors import UserError
+from canaryjax.models.config import ModelConfig
+from canaryjax.models.transformer import Transformer
+from canaryjax.weights.engine import COMPUTE_DTYPES, load_arrays
+from canaryjax.weights.families import COMPOSITE_GEMMA3, TABLES
+from canaryjax.weights.hf_config import find_architecture, read_config
+from canaryjax.weights.stored import open_checkpoint, read_json
+
+if TYPE_CHECKING:
+    from canaryjax.data.tokens import TextTokenizer
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A base model, ready to score and sample.
+
+    Attributes:
+      params: The weights, a pytree.
+      config: Its configuration (also `params.config`).
+      tokenizer: None where the directory has none: the model then takes ids only.
+      eos_ids: Ids that end a text; several where `generation_config.json` names several, none where nothing does.
+      bos_id: The id that begins a text, or None.
+      name: Short name for reports.
+      path: Where it was read from.
+    """
+
+    params: Transformer
+    config: ModelConfig
+    tokenizer: "TextTokenizer | None"
+    eos_ids: tuple[int, ...]
+    bos_id: int | None
+    name: str
+    path: Path
+
+
+def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:
+    """Loads a Hugging Face directory (safetensors, sharded or not) or a `.gguf` file.
+
+    Args:
+      path: The directory or the file.
+      dtype: Dtype of the weights and of the computation, `float32` or `bfloat16`.
+
+    Raises:
+      UserError: Whatever is missing, unknown, damaged or not implemented, by name.
+    """
+    path = Path(path).expanduser()
+    if dtype not in COMPUTE_DTYPES:
+        raise UserError(f"expected dtype to be one of {list(COMPUTE_DTYPES)}, found {dtype!r}; choose one")
+    if path.suffix == ".gguf":
+        from canaryjax.weights.gguf import load_gguf
+
+        return load_gguf(path, dtype)
+    if not path.is_dir():
+        found = "a file" if path.exists() else "nothing"
+        raise UserError(f"expected a model directory or a .gguf file, found {found} at {path}; check the path")
+    raw = read_json(path / "config.json")
+    config = read_config(raw, str(path / "config.json"), dtype)
+    composite = find_architecture(raw, "config.json") == "Gemma3ForConditionalGeneration"
+    table = COMPOSITE_GEMMA3 if composite else TABLES[config.family]
+    tensors = open_checkpoint(path)
+    tokenizer = _read_tokenizer(path)
+    config = with_real_vocab(config, tokenizer, path)
+    arrays = load_arrays(tensors, config, table, dtype)
+    eos_ids, bos_id = _read_special_ids(path, raw, config)
+    return LoadedModel(Transformer(config, arrays), config, tokenizer, eos_ids, bos_id, path.name, path)
+
+
+def with_real_vocab(config: ModelConfig, tokenizer, path: Path) -> ModelConfig:
+    """Sets how many of the embedding's rows the tokenizer can produce; the rest are padding."""
+    if tokenizer is None:
+        return config
+    real = tokenizer.vocab_size
+    if real > config.vocab_size:
+        raise UserError(
+            f"expected a tokenizer of at most {config.vocab_size} entries (the embedding's rows), found {real} in "
+            f"{path}; use the tokenizer that belongs to these weights"
+        )
+    return dataclasses.replace(config, real_vocab_size=real)
+
+
+def _read_tokenizer(path: Path):
+    if not (path / "tokenizer.json").exists():
+        return None
+    from canaryjax.data.tokens import TextTokenizer
+
+    return TextTokenizer.from_directory(path)
+
+
+def _read_special_ids(path: Path, raw: dict, config: ModelConfig) -> tuple[tuple[int, ...], int | None]:
+    generation = path / "generation_config.json"
+    places = [(generation, read_json(generation))] if generation.exists() else []
+    places.append((path / "config.json", {**raw, **raw.get("text_config", {})}))
+
+    def first(name):
+        return next(((where, entry[name]) for where, entry in places if entry.get(name) is not None), (None, None))
+
+    where, eos = first("eos_token_id")
+    eos_ids = tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,)
+    bos_where, bos = first("bos_token_id")
+    for file, token in [*((where, token) for token in eos_ids), *([(bos_where, bos)] if bos is not None else [])]:
+        if type(token) is not int or not 0 <= token < config.vocab_size:
+            raise UserError(
+                f"expected token ids below {config.vocab_size} in {file}, found {token!r}; correct the file"
+            )
+    return eos_ids, bos
