@@ -1,0 +1,24 @@
+"""What every test shares: a Matplotlib without windows and a compilation cache, set before JAX is imported."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "canaryjax-test-cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leaves out tests that need an accelerator where there is none, and says so."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import jax
+
+    if jax.default_backend() == "cpu":
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an accelerator, found a CPU only"))
