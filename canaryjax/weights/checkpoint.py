@@ -72,17 +72,19 @@ def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:
     return LoadedModel(Transformer(config, arrays), config, tokenizer, eos_ids, bos_id, path.name, path)
 
 
-def with_real_vocab(config: ModelConfig, tokenizer, path: Path) -> ModelConfig:
+def with_real_vocab(config: ModelConfig, tokenizer: "TextTokenizer | None", path: Path) -> ModelConfig:
     """Sets how many of the embedding's rows the tokenizer can produce; the rest are padding."""
     if tokenizer is None:
         return config
-    real = tokenizer.vocab_size
-    if real > config.vocab_size:
+    learned = max(tokenizer.backend.get_vocab(with_added_tokens=False).values(), default=-1) + 1
+    if learned > config.vocab_size:
         raise UserError(
-            f"expected a tokenizer of at most {config.vocab_size} entries (the embedding's rows), found {real} in "
+            f"expected a tokenizer of at most {config.vocab_size} entries (the embedding's rows), found {learned} in "
             f"{path}; use the tokenizer that belongs to these weights"
         )
-    return dataclasses.replace(config, real_vocab_size=real)
+    # Gemma 3's text models ship an image token one past the table; ids are checked before use, so it does no harm.
+    real = max(tokenizer.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+    return dataclasses.replace(config, real_vocab_size=min(real, config.vocab_size))
 
 
 def _read_tokenizer(path: Path):

@@ -23,7 +23,6 @@ HARMLESS = frozenset(
         *("unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "vocab_file"),
     }
 )
-)
 # Change what a forward pass does, in ways that are not implemented: named in the message, unless empty or false.
 _REFUSED = {
     "quantization_config": "quantised safetensors are not read; use float32 or bfloat16 weights, or a GGUF file",

@@ -60,7 +60,6 @@ _GEMMA3_COMPOSITE = frozenset(
         *("image_token_index", "boi_token_id", "eoi_token_id", "image_token_id"),
     }
 )
-)
 
 
 def find_architecture(raw: dict, where: str) -> str:
