@@ -1,0 +1,87 @@
+"""Statistics of an audit, in NumPy and SciPy at float64; nothing here imports JAX.
+
+The unit is the policy. Single numbers (`auroc`, `ppv`, `conformal_p_value`, `placebo_rank_p_value`, `min_k_mean`,
+`pass_at_k`) are floats, None where undefined. Intervals are `Interval` records that unpack as `low, high`. Tests are
+frozen records with `statistic` and `p_value` (`pvalue` is the same). Every record has `to_dict()` (plain JSON values)
+and a `reason` that says why something in it is None. Scores may be lists, tuples, arrays or series; a NaN or infinite
+one raises `UserError` and names its position.
+"""
+
+from canaryjax.stats.area import auroc_interval
+from canaryjax.stats.arm import assign_arms
+from canaryjax.stats.detection import (
+    Remainder,
+    RocCurve,
+    auroc,
+    direction_warning,
+    implied_remainder_auroc,
+    ppv,
+    remainder_auroc,
+    roc_curve,
+    two_sided_scores,
+)
+from canaryjax.stats.group import KruskalTest, PairTest, TrendTest, jonckheere_terpstra, kruskal_with_pairwise
+from canaryjax.stats.hypothesis import (
+    NullVerdict,
+    PermutedBrunnerMunzel,
+    WelchTest,
+    brunner_munzel_permuted,
+    null_verdict,
+    welch,
+)
+from canaryjax.stats.paired import PageTest, SignFlipTest, page_trend, require_independent, sign_flip_test
+from canaryjax.stats.proportion import clopper_pearson, mean_interval, newcombe_interval, wilson_interval
+from canaryjax.stats.rank import conformal_p_value, holm, placebo_rank_p_value
+from canaryjax.stats.ratio import Ratio, guarded_ratio, ratio_of_means
+from canaryjax.stats.resampling import hierarchical_bootstrap, tpr_bootstrap_interval
+from canaryjax.stats.result import Interval
+from canaryjax.stats.tail import min_k_mean, pass_at_k
+from canaryjax.stats.threshold import DetectionRate, tpr_at_fpr, true_fpr_range
+
+__all__ = [
+    "DetectionRate",
+    "Interval",
+    "KruskalTest",
+    "NullVerdict",
+    "PageTest",
+    "PairTest",
+    "PermutedBrunnerMunzel",
+    "Ratio",
+    "Remainder",
+    "RocCurve",
+    "SignFlipTest",
+    "TrendTest",
+    "WelchTest",
+    "assign_arms",
+    "auroc",
+    "auroc_interval",
+    "brunner_munzel_permuted",
+    "clopper_pearson",
+    "conformal_p_value",
+    "direction_warning",
+    "guarded_ratio",
+    "hierarchical_bootstrap",
+    "holm",
+    "implied_remainder_auroc",
+    "jonckheere_terpstra",
+    "kruskal_with_pairwise",
+    "mean_interval",
+    "min_k_mean",
+    "newcombe_interval",
+    "null_verdict",
+    "page_trend",
+    "pass_at_k",
+    "placebo_rank_p_value",
+    "ppv",
+    "ratio_of_means",
+    "remainder_auroc",
+    "require_independent",
+    "roc_curve",
+    "sign_flip_test",
+    "tpr_at_fpr",
+    "tpr_bootstrap_interval",
+    "true_fpr_range",
+    "two_sided_scores",
+    "welch",
+    "wilson_interval",
+]
