@@ -1,0 +1,97 @@
+"""From a data config to examples."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from canaryjax.data.example import Example
+from canaryjax.data.formats import READERS
+from canaryjax.errors import UserError
+from canaryjax.keys import host_rng
+
+EMBEDDED_DOCUMENTS = 800
+"""How many invented documents are made where the config does not say; assumed."""
+
+Corpus = Callable[[int, int], list[dict[str, str]]]
+
+
+class DataSource(Protocol):
+    """The part of the config that says where examples come from; `canaryjax.config.schema.DataConfig` is one."""
+
+    @property
+    def kind(self) -> str:
+        """`embedded`, or a key of `READERS`."""
+
+    @property
+    def path(self) -> str | None:
+        """The file, for every kind but `embedded`."""
+
+    @property
+    def documents(self) -> int | None:
+        """How many documents to use; None means all."""
+
+    @property
+    def max_document_words(self) -> int | None:
+        """Documents with more words are left out; None means no limit."""
+
+    @property
+    def questions_per_document(self) -> int | None:
+        """The first so many questions of each document; None means all."""
+
+
+def load_examples(source: DataSource, seed: int = 0, corpus: Corpus | None = None) -> list[Example]:
+    """The examples a config asks for, in file order.
+
+    Arguments: `seed` draws the invented documents, or which of a file's documents are used when it holds more than
+    `source.documents`; `corpus` makes the invented ones (`canaryjax.embedded.corpus.generate_examples`: the embedded
+    model stands above the data layer, so it is passed in).
+    Raises UserError for anything wrong in the file, naming file and line; for duplicate ids; for too few documents.
+    """
+    if source.kind == "embedded":
+        if corpus is None:
+            raise UserError("data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples")
+        rows = corpus(seed, source.documents or EMBEDDED_DOCUMENTS)
+        return _unique(Example(**row) for row in rows)
+    reader = READERS.get(source.kind)
+    if reader is None:
+        kinds = ", ".join(["embedded", *READERS])
+        raise UserError(f"data.kind: expected one of {kinds}, found {source.kind!r}; choose one of them")
+    if source.path is None:
+        raise UserError(f"data.path: expected a file for data.kind={source.kind}, found none; give it")
+    return _chosen(_unique(reader(source.path)), source, seed)
+
+
+def _unique(examples: Iterable[Example]) -> list[Example]:
+    seen: dict[str, int] = {}
+    texts: dict[str, str] = {}
+    found = []
+    for number, example in enumerate(examples, start=1):
+        if example.id in seen:
+            raise UserError(
+                f"expected a different id for each example, found {example.id!r} in examples {seen[example.id]} and "
+                f"{number}; rename one"
+            )
+        if texts.setdefault(example.document_id, example.document) != example.document:
+            raise UserError(f"expected one text for document {example.document_id!r}, found two; rename one")
+        seen[example.id] = number
+        found.append(example)
+    return found
+
+
+def _chosen(examples: list[Example], source: Any, seed: int) -> list[Example]:
+    limit = source.max_document_words
+    if limit is not None:
+        examples = [e for e in examples if len(e.document.split()) <= limit]
+        if not examples:
+            raise UserError(f"expected documents of at most {limit} words, found none; raise data.max_document_words")
+    names = sorted({e.document_id for e in examples})
+    if source.documents is not None:
+        if len(names) < source.documents:
+            raise UserError(f"expected {source.documents} documents, found {len(names)}; lower data.documents")
+        order = host_rng(seed, "documents used").permutation(len(names))[: source.documents]
+        names = [names[i] for i in order]
+    used, counts, chosen = set(names), dict.fromkeys(names, 0), []
+    for example in examples:
+        if example.document_id in used and counts[example.document_id] < (source.questions_per_document or len(examples)):
+            counts[example.document_id] += 1
+            chosen.append(example)
+    return chosen

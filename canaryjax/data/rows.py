@@ -1,0 +1,100 @@
+"""Rows of JSON-lines and parquet files, each with the place it stands, so that an error can name it."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from canaryjax.errors import UserError
+
+
+class Row:
+    """One record and where it stands."""
+
+    def __init__(self, values: Mapping[str, Any], place: str) -> None:
+        self.values = values
+        self.place = place
+
+    def text(self, key: str, *, empty: bool = False) -> str:
+        """The string under a key; UserError when it is missing, not a string, or (unless `empty`) blank."""
+        if key not in self.values:
+            raise UserError(f"{self.place}: expected the key {key!r}, found {', '.join(self.values) or 'none'}; add it")
+        value = self.values[key]
+        if not isinstance(value, str):
+            raise UserError(f"{self.place}: expected a string under {key!r}, found {type(value).__name__}; write it as text")
+        if not empty and not value.strip():
+            raise UserError(f"{self.place}: expected text under {key!r}, found none; remove the row or fill it in")
+        return value
+
+    def optional(self, key: str) -> str | None:
+        """The string under a key, None where the key is missing or null."""
+        return None if self.values.get(key) is None else self.text(key)
+
+
+def read_rows(path: str | Path) -> Iterator[Row]:
+    """Rows of a ``.jsonl``, ``.jsonl.gz`` or ``.parquet`` file.
+
+    Lines end at a line feed only (U+2028 inside a string is text); blank lines are passed over.
+    Raises UserError naming file and line: missing or empty file, not UTF-8, cut off, not JSON, not an object.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"expected a data file at {file}, found none; check data.path")
+    rows = _parquet_rows(file) if file.suffix == ".parquet" else _json_rows(file)
+    empty = True
+    for row in rows:
+        empty = False
+        yield row
+    if empty:
+        raise UserError(f"{file}: expected at least one row, found an empty file; check how it was written")
+
+
+def _json_rows(file: Path) -> Iterator[Row]:
+    for number, line in enumerate(_bytes_of(file).split(b"\n"), start=1):
+        place = f"{file}, line {number}"
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{place}: expected UTF-8, found byte {line[error.start]:#04x}; convert the file") from error
+        if not text:
+            continue
+        try:
+            values = json.loads(text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise UserError(
+                f"{place}: expected one JSON object, found {error} in {text[:60]!r}; the file may be cut off, write it again"
+            ) from error
+        if not isinstance(values, dict):
+            raise UserError(f"{place}: expected a JSON object, found {type(values).__name__}; write one object a line")
+        _refuse_surrogates(values, place)
+        yield Row(values, place)
+
+
+def _bytes_of(file: Path) -> bytes:
+    data = file.read_bytes()
+    if file.suffix != ".gz":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        raise UserError(f"{file}: expected a whole gzip file, found: {error}; the file may be cut off, copy it again") from error
+
+
+def _refuse_surrogates(values: dict[str, Any], place: str) -> None:
+    for key, value in values.items():
+        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+            raise UserError(f"{place}: expected Unicode text under {key!r}, found a lone surrogate; remove the escape")
+
+
+def _parquet_rows(file: Path) -> Iterator[Row]:
+    import pyarrow.lib
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.read_table(file)
+    except (pyarrow.lib.ArrowException, OSError) as error:
+        raise UserError(f"{file}: expected a parquet file, found: {error}; copy it again") from error
+    for number, values in enumerate(table.to_pylist(), start=1):
+        yield Row(values, f"{file}, row {number}")
