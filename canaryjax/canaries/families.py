@@ -89,7 +89,9 @@ def draw_text(rng: np.random.Generator, family: Family, trigger: str) -> str:
         return "".join(CANARY_EMOJI[i] for i in rng.permutation(len(CANARY_EMOJI))[:EMOJI_LENGTH])
     if family == "punctuation":
         a, b = (PUNCTUATION_CHARACTERS[i] for i in rng.permutation(len(PUNCTUATION_CHARACTERS))[:2])
-        unit = PUNCTUATION_UNITS[rng.integers(len(PUNCTUATION_UNITS))].replace("a", "\0").replace("b", b).replace("\0", a)
+        unit = (
+            PUNCTUATION_UNITS[rng.integers(len(PUNCTUATION_UNITS))].replace("a", "\0").replace("b", b).replace("\0", a)
+        )
         return (unit * PUNCTUATION_LENGTH)[:PUNCTUATION_LENGTH]
     if family == "signature":
         taken = set(trigger.upper())

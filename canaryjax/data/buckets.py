@@ -38,7 +38,9 @@ def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], length: int, pad_id: in
     mask = np.zeros((len(rows), length), bool)
     for b, row in enumerate(rows):
         if len(row) > length:
-            raise UserError(f"expected rows of at most {length} tokens, found {len(row)} in row {b}: use a larger bucket")
+            raise UserError(
+                f"expected rows of at most {length} tokens, found {len(row)} in row {b}: use a larger bucket"
+            )
         ids[b, : len(row)] = row
         mask[b, : len(row)] = True
     return ids, mask

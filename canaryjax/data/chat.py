@@ -41,7 +41,9 @@ def format_parts(parts: PromptParts, tokenizer: TextTokenizer, prompt_format: Pr
     except TemplateError as error:
         raise UserError(f"expected a usable chat template, found: {error}; use prompt_format=plain") from error
     if rendered.count(_MARK) != 1:
-        raise UserError("expected a chat template that writes the message once, found otherwise; use prompt_format=plain")
+        raise UserError(
+            "expected a chat template that writes the message once, found otherwise; use prompt_format=plain"
+        )
     before, after = rendered.split(_MARK)
     return PromptParts(before, parts.document, after)
 

@@ -64,7 +64,9 @@ def qmsum_examples(path: str | Path) -> Iterator[Example]:
         if "meeting_transcripts" in row.values:
             yield from _meeting_examples(row, f"{stem}/{number}")
         else:
-            yield _example(row, row.text("question_id"), row.text("document_id"), row.text("meeting"), row.text("document"))
+            yield _example(
+                row, row.text("question_id"), row.text("document_id"), row.text("meeting"), row.text("document")
+            )
 
 
 def _meeting_examples(row: Row, meeting: str) -> Iterator[Example]:

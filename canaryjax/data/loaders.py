@@ -48,7 +48,9 @@ def load_examples(source: DataSource, seed: int = 0, corpus: Corpus | None = Non
     """
     if source.kind == "embedded":
         if corpus is None:
-            raise UserError("data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples")
+            raise UserError(
+                "data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples"
+            )
         rows = corpus(seed, source.documents or EMBEDDED_DOCUMENTS)
         return _unique(Example(**row) for row in rows)
     reader = READERS.get(source.kind)
@@ -91,7 +93,9 @@ def _chosen(examples: list[Example], source: Any, seed: int) -> list[Example]:
         names = [names[i] for i in order]
     used, counts, chosen = set(names), dict.fromkeys(names, 0), []
     for example in examples:
-        if example.document_id in used and counts[example.document_id] < (source.questions_per_document or len(examples)):
+        if example.document_id in used and counts[example.document_id] < (
+            source.questions_per_document or len(examples)
+        ):
             counts[example.document_id] += 1
             chosen.append(example)
     return chosen

@@ -23,7 +23,9 @@ class Row:
             raise UserError(f"{self.place}: expected the key {key!r}, found {', '.join(self.values) or 'none'}; add it")
         value = self.values[key]
         if not isinstance(value, str):
-            raise UserError(f"{self.place}: expected a string under {key!r}, found {type(value).__name__}; write it as text")
+            raise UserError(
+                f"{self.place}: expected a string under {key!r}, found {type(value).__name__}; write it as text"
+            )
         if not empty and not value.strip():
             raise UserError(f"{self.place}: expected text under {key!r}, found none; remove the row or fill it in")
         return value
@@ -57,7 +59,9 @@ def _json_rows(file: Path) -> Iterator[Row]:
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip(" \t\r")
         except UnicodeDecodeError as error:
-            raise UserError(f"{place}: expected UTF-8, found byte {line[error.start]:#04x}; convert the file") from error
+            raise UserError(
+                f"{place}: expected UTF-8, found byte {line[error.start]:#04x}; convert the file"
+            ) from error
         if not text:
             continue
         try:
@@ -79,7 +83,9 @@ def _bytes_of(file: Path) -> bytes:
     try:
         return gzip.decompress(data)
     except (EOFError, OSError, zlib.error) as error:
-        raise UserError(f"{file}: expected a whole gzip file, found: {error}; the file may be cut off, copy it again") from error
+        raise UserError(
+            f"{file}: expected a whole gzip file, found: {error}; the file may be cut off, copy it again"
+        ) from error
 
 
 def _refuse_surrogates(values: dict[str, Any], place: str) -> None:

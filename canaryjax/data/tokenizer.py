@@ -57,7 +57,9 @@ class TextTokenizer:
         self.chat_template = chat_template
         if add_bos is None:
             added = backend.encode("a").ids
-            add_bos = bos_id is not None and added[:1] == [bos_id] != backend.encode("a", add_special_tokens=False).ids[:1]
+            add_bos = (
+                bos_id is not None and added[:1] == [bos_id] != backend.encode("a", add_special_tokens=False).ids[:1]
+            )
         self.bos_count = int(bool(add_bos) and bos_id is not None)
         # Some post-processors trim a token's leading blank off its offsets, which would hide a straddling token.
         backend.post_processor = None  # type: ignore[assignment]

@@ -13,7 +13,15 @@ from canaryjax.data.prompts import PromptParts
 from canaryjax.data.tokenizer import Encoding, TextTokenizer
 from canaryjax.errors import UserError
 
-__all__ = ["Encoding", "JointIds", "JointText", "TextTokenizer", "common_document_budget", "encode_joint", "encode_joint_batch"]
+__all__ = [
+    "Encoding",
+    "JointIds",
+    "JointText",
+    "TextTokenizer",
+    "common_document_budget",
+    "encode_joint",
+    "encode_joint_batch",
+]
 
 
 @dataclass(frozen=True, eq=False)
