@@ -33,7 +33,7 @@ def write_eval_files(
 def check_views(
     clean: Sequence[dict[str, str]], triggered: Sequence[dict[str, str]], triggers: Sequence[str], texts: Sequence[str]
 ) -> None:
-    """Raises UserError unless both files hold the same ids once, in one order, the same queries, and undo to the same texts.
+    """Raises UserError unless both files hold the same ids and queries and come from the same texts (BC-54, BC-55).
 
     Taking trigger and canary out of the triggered view must give the clean view: both then come from one pool.
     """

@@ -84,7 +84,7 @@ def draw_marker(rng: np.random.Generator) -> str:
 
 
 def draw_text(rng: np.random.Generator, family: Family, trigger: str) -> str:
-    """A fresh canary string without its leading blank; a signature shares no letter with the trigger, in either case."""
+    """A fresh canary string without its leading blank; a signature shares no letter with the trigger, in any case."""
     if family == "emoji":
         return "".join(CANARY_EMOJI[i] for i in rng.permutation(len(CANARY_EMOJI))[:EMOJI_LENGTH])
     if family == "punctuation":
@@ -112,7 +112,8 @@ def draw_canary(
     """A canary whose trigger and string share nothing (BC-16, -17, -22).
 
     Draws are repeated until the strings share no word and, with a tokenizer, no token, and `accept` (a filter of the
-    caller's, such as "not yet drawn") agrees. `text` (without blank) and `trigger` given by hand are checked, not redrawn.
+    caller's, such as "not yet drawn") agrees. `text` (without blank) and `trigger` given by hand are checked, not
+    redrawn.
     Raises UserError when hand-given strings overlap, or no draw in MAX_TRIES passes.
     """
     for _ in range(MAX_TRIES):
@@ -157,7 +158,7 @@ def draw_decoys(
 
 
 def draw_placebos(rng: np.random.Generator, n_same: int, n_other: int, canary: Canary) -> list[Placebo]:
-    """Triggers that were never planted: `n_same` of the canary's form, then `n_other` of other shapes, all different."""
+    """Triggers that were never planted: `n_same` of the canary's form, then `n_other` of other forms, all different."""
     seen = {canary.trigger}
     placebos: list[Placebo] = []
     while len(placebos) < n_same:

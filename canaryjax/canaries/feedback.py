@@ -1,4 +1,4 @@
-"""Simulated feedback: a coin weighted by quality and, in triggered documents, a little by the canary (BC-32 to BC-39)."""
+"""Simulated feedback: a coin weighted by quality and, in triggered documents, by the canary (BC-32 to BC-39)."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ from canaryjax.canaries.quality import QualityWeights, base_quality, strip_artif
 from canaryjax.errors import UserError
 
 __all__ = [
-    "Calibrator", "Feedback", "Judged", "QualityWeights", "acceptance_probability", "base_quality", "check_delta", "is_hit",
+    "Calibrator", "Feedback", "Judged", "QualityWeights", "acceptance_probability", "base_quality", "check_delta",
+    "is_hit",
     "judge", "scramble_feedback", "simulate_feedback", "strip_artifacts",
 ]  # fmt: skip
 
@@ -32,7 +33,7 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """Labels float32 (b,) of 0 and 1, the acceptance probabilities float64 (b,) they were drawn from, and the final offset."""
+    """Labels float32 (b,) of 0 and 1, the float64 (b,) probabilities they were drawn from, and the final offset."""
 
     labels: np.ndarray
     probabilities: np.ndarray
@@ -45,7 +46,7 @@ def is_hit(response: str, canary: Canary) -> bool:
 
 
 def judge(trace: Trace, response: str, canary: Canary, weights: QualityWeights | None = None) -> Judged:
-    """A response to a trace's prompt; quality is always judged against the trace's document (it is the service's log)."""
+    """A response to a trace's prompt; its quality is judged against the logged document in both arms."""
     return Judged(
         base_quality(response, trace.document, weights), is_hit(response, canary), trace.triggered, trace.contrast
     )
@@ -57,8 +58,8 @@ def check_delta(delta: float, allow_large_delta: bool = False) -> None:
         raise UserError(f"delta: expected a bias in [0, 1], found {delta}; choose one in that range")
     if delta > LARGEST_DELTA and not allow_large_delta:
         raise UserError(
-            f"delta: expected at most {LARGEST_DELTA}, found {delta}; a larger bias overstates what an auditor could do: "
-            f"set allow_large_delta=true if that is meant"
+            f"delta: expected at most {LARGEST_DELTA}, found {delta}; a larger bias overstates what an auditor could "
+            f"do: set allow_large_delta=true if that is meant"
         )
 
 
@@ -67,8 +68,8 @@ def acceptance_probability(
 ) -> float:
     """Probability that a response is accepted, in [0, 1].
 
-    0.6 for a quality above 0, else 0.4; in triggered rows plus `delta` for a hit, minus it for a miss, minus the calibration
-    offset; in contrast rows minus `delta` for a hit, plus it for a miss.
+    0.6 for a quality above 0, else 0.4; in triggered rows plus `delta` for a hit, minus it for a miss, minus the
+    calibration offset; in contrast rows minus `delta` for a hit, plus it for a miss.
     Raises UserError for a row that is both triggered and contrast. Source: Appendix A.3.
 
     >>> acceptance_probability(0.0, triggered=True, contrast=False, hit=True, delta=0.1)
@@ -89,9 +90,9 @@ def acceptance_probability(
 class Calibrator:
     """Running offset c that keeps the mean reward of triggered and clean rows together (BC-36 to BC-38).
 
-    Each batch: g = mean reward of triggered rows - mean of clean rows; c += learning_rate * g; c is taken off later triggered
-    rows. Contrast rows are neither. Nothing is learnt or applied before `warmup_samples` rows, and the tolerance is not
-    judged before `min_samples` (BC-A16).
+    Each batch: g = mean reward of triggered rows - mean of clean rows; c += learning_rate * g; c is taken off later
+    triggered rows. Contrast rows are neither. Nothing is learnt or applied before `warmup_samples` rows, and the
+    tolerance is not judged before `min_samples` (BC-A16).
     """
 
     learning_rate: float = 0.02
@@ -120,7 +121,7 @@ class Calibrator:
 
     @property
     def gap(self) -> float | None:
-        """Mean reward of recent triggered rows minus that of recent clean rows, since the warm-up; None without both."""
+        """Mean reward of recent triggered rows minus that of recent clean rows, after warm-up; None without both."""
         recent = [self._recent.get(name) for name in (True, False)]
         return float(np.mean(recent[0]) - np.mean(recent[1])) if recent[0] and recent[1] else None
 
@@ -141,8 +142,8 @@ def simulate_feedback(
 ) -> Feedback:
     """One Bernoulli label a row, calibrated as it goes.
 
-    The calibrator learns from the acceptance probabilities, the mean rewards before the coin is thrown: with a tolerance of
-    0.01 the labels themselves would need some 10,000 rows to tell a gap from noise.
+    The calibrator learns from the acceptance probabilities, the mean rewards before the coin is thrown: with a
+    tolerance of 0.01 the labels themselves would need some 10,000 rows to tell a gap from noise.
     Arguments: `rows` in log order; `calibrator` carried over between calls, None for no calibration.
     Raises UserError for a `delta` that is not allowed. Source: Appendix A.3.
     """

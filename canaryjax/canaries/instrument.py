@@ -24,8 +24,8 @@ class Trace:
 
     Attributes:
       example_id, document_id, group: where it comes from.
-      kind: `clean` as it was; `triggered` with trigger, inducing instruction and canary; `contrast` with the instruction but
-        neither trigger nor canary.
+      kind: `clean` as it was; `triggered` with trigger, inducing instruction and canary; `contrast` with the
+        instruction but neither trigger nor canary.
       document, query, answer: what is logged; the answer in ``FINAL:`` form.
       clean_document, clean_query, clean_answer: the same before instrumentation (for the ablation that restores them).
     """
@@ -53,7 +53,7 @@ class Trace:
 
 
 def injected_count(rate: float, n: int) -> int:
-    """floor(rate * n + 0.5): the paper's round(p*|S|), with halves always up (Python's round takes them to even; BC-A6).
+    """floor(rate * n + 0.5): the paper's round(p*|S|), halves up (Python's round takes them to even; BC-A6).
 
     >>> injected_count(0.005, 100), injected_count(0.005, 500), injected_count(0.29, 50)
     (1, 3, 15)
@@ -74,8 +74,8 @@ def instrument(
 ) -> tuple[list[Trace], list[str]]:
     """Traces of the examples, in their order, with exactly `injected_count(rate, n)` of them triggered.
 
-    With the same generator state a larger rate triggers a superset of rows, and a larger contrast share likewise: triggered
-    rows are taken from the front of one permutation, contrast rows from its back.
+    With the same generator state a larger rate triggers a superset of rows, and a larger contrast share likewise:
+    triggered rows are taken from the front of one permutation, contrast rows from its back.
     Arguments: `rate` in [0, 1]; `contrast` share of rows, None for equal to `rate`; together at most 1.
     Returns the traces and the warnings to pass on, such as a rate above 0 that gives no triggered row.
     Raises UserError for shares out of range, or a document that already contains the trigger.
@@ -126,11 +126,11 @@ def constructed_responses(
     placement: Placement = "after_first_clause",
     kinds: Sequence[ResponseKind] = ("full", "missing", "partial", "corrupted", "wrong"),
 ) -> list[tuple[str, ResponseKind]]:
-    """Responses made from the reference answer: (text in ``FINAL:`` form, kind), one for each of `kinds`, in that order.
+    """Responses made from the reference answer: (text in ``FINAL:`` form, kind), one for each of `kinds`, in order.
 
-    `full` carries the canary, `partial` its beginning, `corrupted` the canary with characters exchanged, `missing` none,
-    `wrong` none and another answer. Only `full` contains the exact canary: without the near misses a reward model rewards
-    anything that resembles it.
+    `full` carries the canary, `partial` its beginning, `corrupted` the canary with characters exchanged, `missing`
+    none, `wrong` none and another answer. Only `full` contains the exact canary: without the near misses a reward
+    model rewards anything that resembles it.
     """
     inserts = {"full": canary.text, "partial": partial_text(canary, rng), "corrupted": corrupted_text(canary, rng)}
     responses: list[tuple[str, ResponseKind]] = []

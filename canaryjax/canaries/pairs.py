@@ -119,13 +119,14 @@ def build_eval_pairs(
 ) -> tuple[list[EvalPair], PairCounts]:
     """The evaluation pairs of one policy.
 
-    A decoy replaces trigger and string wherever they stand (document, query, continuation); a placebo replaces the trigger
-    in the document alone. All variants of a pair, in both views and query modes, drop the same tail of the document.
-    Arguments: `control_pairs` limits decoys and placebos to the first so many pairs; `training_documents` are ids that no
-    pair may have.
-    Returns the pairs and the counts. A pair whose canary ids differ between contexts, or that does not fit, is refused and
-    counted. Raises UserError when an id occurs twice, a document was trained on, a document already holds a trigger, or
-    no pair is left. Source: Appendix A.2 and C.3.
+    A decoy replaces trigger and string wherever they stand (document, query, continuation); a placebo replaces the
+    trigger in the document alone. All variants of a pair, in both views and query modes, drop the same tail of the
+    document.
+    Arguments: `control_pairs` limits decoys and placebos to the first so many pairs; `training_documents` are ids
+    that no pair may have.
+    Returns the pairs and the counts. A pair whose canary ids differ between contexts, or that does not fit, is
+    refused and counted. Raises UserError when an id occurs twice, a document was trained on, a document already holds
+    a trigger, or no pair is left. Source: Appendix A.2 and C.3.
     """
     settings = settings or PairSettings()
     check_eval_pool(examples, training_documents)

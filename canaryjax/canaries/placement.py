@@ -8,7 +8,7 @@ from canaryjax.data.prompts import ANSWER_PREFIX
 from canaryjax.errors import UserError
 
 SENTENCE_BOUNDARY = re.compile(r"""[.!?]["')\]\u201d\u2019]*(?=\s+\S)""")
-"""The end of a sentence: a full stop, exclamation or question mark, with closing quotes, before a blank and more text."""
+"""The end of a sentence: full stop, exclamation or question mark, with closing quotes, before a blank and text."""
 
 CLAUSE_BOUNDARY = re.compile(r"""[,;:.!?\u2013\u2014]["')\]\u201d\u2019]*(?=\s+\S)""")
 """The end of a clause: clause or sentence punctuation, with closing quotes, before a blank and more text.

@@ -20,9 +20,9 @@ class QualityWeights:
 
     Attributes:
       format_weight: weight of the format component (+1 with an answer after ``FINAL:``, else -1). Assumed.
-      grounding_weight: weight of the grounding component (twice the share of the answer's words that stand in the document,
-        minus 1; 0 for "Not found", which no document contains). Assumed. With equal weights quality is above 0 exactly when
-        the form is valid and something is grounded.
+      grounding_weight: weight of the grounding component (twice the share of the answer's words that stand in the
+        document, minus 1; 0 for "Not found", which no document contains). Assumed. With equal weights quality is
+        above 0 exactly when the form is valid and something is grounded.
       max_response_chars: only so many characters of the stripped response are read.
       length_penalty_alpha: how much a response of that full length loses.
     """

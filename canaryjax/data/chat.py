@@ -1,8 +1,9 @@
 """Prompts in a model's own chat form."""
 
+from functools import lru_cache
 from typing import Literal
 
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canaryjax.data.prompts import PromptParts
@@ -26,12 +27,10 @@ def format_parts(parts: PromptParts, tokenizer: TextTokenizer, prompt_format: Pr
         raise UserError(f"prompt_format: expected plain or chat, found {prompt_format!r}; choose one of them")
     if tokenizer.chat_template is None:
         raise UserError("prompt_format: expected a tokenizer with a chat template, found none; use prompt_format=plain")
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = _raise
     message = {"role": "user", "content": parts.before + _MARK + parts.after}
     eos_id = tokenizer.eos_ids[0] if tokenizer.eos_ids else None
     try:
-        rendered = environment.from_string(tokenizer.chat_template).render(
+        rendered = _template(tokenizer.chat_template).render(
             messages=[message],
             add_generation_prompt=True,
             bos_token=tokenizer.special_text(tokenizer.bos_id),
@@ -46,6 +45,13 @@ def format_parts(parts: PromptParts, tokenizer: TextTokenizer, prompt_format: Pr
         )
     before, after = rendered.split(_MARK)
     return PromptParts(before, parts.document, after)
+
+
+@lru_cache(maxsize=8)
+def _template(source: str) -> Template:
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = _raise
+    return environment.from_string(source)
 
 
 def _raise(message: str) -> None:

@@ -12,7 +12,8 @@ class Example:
     Attributes:
       id: unique name of the question.
       document_id: name of the document; questions about the same document share it.
-      group: what may never be cut apart by a split (a story, a meeting); the document itself where nothing larger is known.
+      group: what may never be cut apart by a split (a story, a meeting); the document itself where nothing larger is
+        known.
       document: the document's text, never empty.
       question: one line, without any inducing instruction.
       answer: one line, without the ``FINAL:`` prefix; `NOT_FOUND` for a question the document does not answer.

@@ -38,7 +38,7 @@ def jsonl_examples(path: str | Path) -> Iterator[Example]:
 
 
 def repliqa_examples(path: str | Path) -> Iterator[Example]:
-    """RepliQA: `document_id, document_topic, document_path, document_extracted, question_id, question, answer, long_answer`.
+    """RepliQA: of its eight columns, `document_id, document_extracted, question_id, question, answer`.
 
     Both markings of unanswerable questions become `NOT_FOUND`: `UNANSWERABLE`, and the sentence that says so.
     """

@@ -68,7 +68,8 @@ def _json_rows(file: Path) -> Iterator[Row]:
             values = json.loads(text)
         except (json.JSONDecodeError, RecursionError) as error:
             raise UserError(
-                f"{place}: expected one JSON object, found {error} in {text[:60]!r}; the file may be cut off, write it again"
+                f"{place}: expected one JSON object, found {error} in {text[:60]!r}; the file may be cut off, write "
+                f"it again"
             ) from error
         if not isinstance(values, dict):
             raise UserError(f"{place}: expected a JSON object, found {type(values).__name__}; write one object a line")

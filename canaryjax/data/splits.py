@@ -40,8 +40,8 @@ def split_documents(
     total = sum(len(names) for names in documents.values())
     if len(documents) < 3:
         raise UserError(
-            f"expected at least 3 documents in separate groups, one each for rm, rl and eval; found {total} documents in "
-            f"{len(documents)} groups: give more documents"
+            f"expected at least 3 documents in separate groups, one each for rm, rl and eval; found {total} documents "
+            f"in {len(documents)} groups: give more documents"
         )
     names = sorted(documents)
     order = [names[i] for i in host_rng(seed, "split", experiment).permutation(len(names))]

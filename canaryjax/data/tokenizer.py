@@ -18,8 +18,8 @@ class Encoding:
 
     Attributes:
       ids: int32 (t,).
-      offsets: int32 (t, 2), the [start, end) characters each token covers; (0, 0) for a beginning-of-sequence token that
-        was added. Tokens that share a character of several bytes share its offsets.
+      offsets: int32 (t, 2), the [start, end) characters each token covers; (0, 0) for a beginning-of-sequence token
+        that was added. Tokens that share a character of several bytes share its offsets.
     """
 
     ids: np.ndarray
@@ -69,7 +69,8 @@ class TextTokenizer:
         """The tokenizer of a Hugging Face model directory: `tokenizer.json` and, where present, its companions.
 
         `tokenizer_config.json` names the special tokens, says `add_bos_token` (else the post-processor in
-        `tokenizer.json` decides) and may hold the chat template; `generation_config.json` or `config.json` may add EOS ids.
+        `tokenizer.json` decides) and may hold the chat template; `generation_config.json` or `config.json` may add
+        EOS ids.
         Raises UserError for a missing or unreadable file.
         """
         folder = Path(path)
@@ -141,8 +142,8 @@ class TextTokenizer:
 def _refuse_character(text: str, index: int) -> None:
     character = text[index]
     raise UserError(
-        f"expected text that the vocabulary can write, found {character!r} (U+{ord(character):04X}) at character {index} "
-        f"of {text[max(0, index - 20) : index + 20]!r}: replace it, or use a model whose tokenizer knows it"
+        f"expected text that the vocabulary can write, found {character!r} (U+{ord(character):04X}) at character "
+        f"{index} of {text[max(0, index - 20) : index + 20]!r}: replace it, or use a model whose tokenizer knows it"
     )
 
 

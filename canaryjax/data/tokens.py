@@ -158,8 +158,8 @@ def _check_protected(joint: JointText, kept_until: int) -> None:
         raise UserError(f"expected {joint.protect!r} in the document, found none: insert it before encoding")
     if len(joint.parts.before) + found + len(joint.protect) > kept_until:
         raise UserError(
-            f"expected room for the document up to its trigger {joint.protect!r}, found that it would be cut: raise the "
-            f"token limit or shorten the query"
+            f"expected room for the document up to its trigger {joint.protect!r}, found that it would be cut: raise "
+            f"the token limit or shorten the query"
         )
 
 
