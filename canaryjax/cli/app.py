@@ -1,0 +1,75 @@
+"""The console script: one command per file, and one way to end for every mistake."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from canaryjax.cli import audit, generate, score, startup
+from canaryjax.cli.stop import Stopped, stoppable
+from canaryjax.errors import UserError
+
+EXIT_DONE, EXIT_OTHER, EXIT_USER = 0, 1, 2
+
+app = typer.Typer(
+    name="canaryjax",
+    help="Audits whether RL fine-tuning used private documents, by behavioural canaries.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("audit")(audit.audit)
+app.command("score")(score.score)
+app.command("generate")(generate.generate)
+
+
+@app.callback()
+def _top() -> None:
+    """Keeps `canaryjax audit` a command with a name, whatever their number."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs a command and exits: 0 done, 2 the user's mistake (one line, no traceback), 1 anything else.
+
+    Args:
+      argv: Words after the program's name; None takes the process's own.
+    """
+    try:
+        with stoppable():
+            startup.prepare()
+            status = _run(sys.argv[1:] if argv is None else list(argv))
+            sys.stdout.flush()
+    except Stopped as stop:
+        status = _say(f"stopped by {stop.name}{audit.how_to_resume()}", EXIT_OTHER, prefix="canaryjax:")
+    except BrokenPipeError:  # the reader of our output left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = EXIT_OTHER
+    except UserError as error:
+        status = _say(str(error), EXIT_USER)
+    except MemoryError:
+        status = _say("expected enough memory, found too little; lower study.policies_per_chunk", EXIT_OTHER)
+    sys.exit(status)
+
+
+def _run(argv: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        result: Any = command.main(args=argv, prog_name="canaryjax", standalone_mode=False)
+    except Exception as error:
+        # The click that raised it may be a copy inside typer: known by what it can do, not by its class.
+        if not hasattr(error, "format_message"):
+            raise
+        name = type(error).__name__
+        if name == "NoArgsIsHelpError":
+            print(error.format_message())
+            return EXIT_USER
+        return _say(f"{error.format_message()} (see canaryjax --help)", EXIT_USER)
+    return result if isinstance(result, int) else EXIT_DONE
+
+
+def _say(text: str, status: int, prefix: str = "canaryjax: error:") -> int:
+    print(prefix, " ".join(text.split()), file=sys.stderr)
+    return status

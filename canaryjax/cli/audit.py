@@ -1,0 +1,100 @@
+"""`canaryjax audit`: one study from a config, and its report."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from canaryjax.errors import UserError
+
+if TYPE_CHECKING:
+    from canaryjax.config import AuditConfig
+    from canaryjax.runlog import RunDirectory
+
+DEFAULT_CONFIG = "quick"
+_current: dict[str, Any] = {}  # the run directory and words of the running audit, for the message on Ctrl-C
+
+
+def audit(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG] [KEY=VALUE]...",
+            help="A YAML file or a shipped config (quick, embedded/null, ...), then values to change.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory; default runs/<name>-<hash>-<n>.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what would run, without weights, and stop.")] = False,
+    device: Annotated[str, typer.Option(help="Device whose hours --plan estimates.")] = "a100-40gb",
+) -> None:
+    """Trains compliant and violating policies, scores them, and writes a report on how well they separate."""
+    from canaryjax.config import load_config
+
+    source, overrides = split_words(words or [])
+    config = load_config(source, overrides)
+    if plan:
+        from canaryjax.cli.plan import print_plan
+
+        print_plan(config, device)
+        return
+    run_dir = _open_run(config, out, resume)
+    _current.update(run_dir=run_dir.path, words=words or [])
+    _run(config, run_dir, resume, source, overrides)
+
+
+def split_words(words: list[str]) -> tuple[str, list[str]]:
+    """Separates the config from the `key=value` items.
+
+    >>> split_words(["canary.rate=0.1"])
+    ('quick', ['canary.rate=0.1'])
+    """
+    sources = [word for word in words if "=" not in word or Path(word).is_file()]
+    overrides = [word for word in words if word not in sources]
+    if len(sources) > 1:
+        raise UserError(f"expected one config and items key=value, found {sources}; give one config")
+    return (sources[0] if sources else DEFAULT_CONFIG), overrides
+
+
+def how_to_resume() -> str:
+    """What to say after a stop: where the run is and how it goes on; empty before there is one."""
+    if "run_dir" not in _current:
+        return ""
+    words = shlex.join(["canaryjax", "audit", *_current["words"], "--out", str(_current["run_dir"]), "--resume"])
+    return f"; finished policies are kept in {_current['run_dir']}; go on with: {words}"
+
+
+def _open_run(config: "AuditConfig", out: Path | None, resume: bool) -> "RunDirectory":
+    from canaryjax.config import config_hash
+    from canaryjax.runlog import RunDirectory
+
+    digest, text = config_hash(config), config.to_yaml()
+    if not resume:
+        return RunDirectory.create(out, config.name, digest, text)
+    if out is None:
+        raise UserError("expected --out DIR with --resume, found none; name the run directory to go on with")
+    return RunDirectory.resume(out, digest, text)
+
+
+def _run(config: "AuditConfig", run_dir: "RunDirectory", resume: bool, source: str, overrides: list[str]) -> None:
+    from rich.console import Console
+
+    from canaryjax.audit.study import run_study
+    from canaryjax.cli.progress import watching
+    from canaryjax.report import render_report, terminal_summary
+
+    console = Console()
+    with watching(Console(stderr=True)) as progress:
+        progress.note(f"run directory {run_dir.path}")
+        report = run_study(config, run_dir, resume, progress)
+        # The name of a config, never its folder: a report is for others to read.
+        name = Path(source).name if Path(source).is_file() else source
+        report.setdefault("command", shlex.join(["bin/audit", name, *overrides]))
+        run_dir.write_json("report.json", report)
+        progress.stage("report")
+        page = render_report(run_dir.path)
+    console.print(terminal_summary(run_dir.read_json("report.json")))
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    run_dir.close()

@@ -1,0 +1,48 @@
+"""`canaryjax generate`: sampled or greedy answers, as JSON lines."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canaryjax.errors import UserError
+
+
+def generate(
+    model: Annotated[str, typer.Argument(help="Hugging Face directory or .gguf file.")],
+    prompt: Annotated[list[str] | None, typer.Option(help="A prompt; may be repeated.")] = None,
+    file: Annotated[Path | None, typer.Option("--input", help='JSONL with "prompt".')] = None,
+    max_new_tokens: Annotated[int, typer.Option(min=1)] = 32,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
+    top_p: Annotated[float, typer.Option(min=0.0, max=1.0)] = 1.0,
+    num_samples: Annotated[int, typer.Option(min=1, help="Answers per prompt.")] = 1,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    adapter: Annotated[Path | None, typer.Option(help="PEFT adapter directory.")] = None,
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+) -> None:
+    """Prints each completion with its token log-probs, one JSON object a line."""
+    if bool(prompt) == bool(file):
+        raise UserError("expected either --prompt or --input FILE; give one of the two")
+    if file is not None:
+        from canaryjax.cli.score import read_rows
+
+        prompt = [row["prompt"] for row in read_rows(file, ("prompt",))]
+    import canaryjax as cj
+
+    loaded = cj.load_model(model, dtype=dtype)
+    answers = cj.generate(
+        loaded,
+        prompt,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        num_samples=num_samples,
+        seed=seed,
+        adapter=cj.load_adapter(loaded, adapter) if adapter else None,
+    )
+    for index, completions in enumerate(answers):
+        for number, answer in enumerate(completions):
+            row = {"prompt": index, "sample": number, "text": answer.text, "finished": bool(answer.finished)}
+            row |= {"ids": [int(i) for i in answer.ids], "logps": [float(x) for x in answer.logps]}
+            print(json.dumps(row))

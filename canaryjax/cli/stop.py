@@ -1,0 +1,58 @@
+"""Ctrl-C and SIGTERM: the first asks the run to stop, a second ends it at once."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(BaseException):
+    """Raised in the main thread when the user asked to stop; not an `Exception`, so that no handler swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.name = signal.Signals(number).name
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Turns the signals into `Stopped` inside the block.
+
+    Python runs signal handlers between bytecodes, so a compiled program that takes a minute would make the first
+    Ctrl-C look lost. A thread that reads the wake-up pipe answers meanwhile, and ends the process on the second signal:
+    files in a run directory appear whole or not at all, so nothing is lost but the work since the last checkpoint.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    previous = {number: signal.signal(number, _raise) for number in SIGNALS}
+    old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    threading.Thread(target=_answer, args=(reader,), daemon=True, name="stop").start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(old_wakeup)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        os.close(writer)  # ends the thread
+
+
+def _raise(number: int, frame: object) -> None:
+    raise Stopped(number)
+
+
+def _answer(reader: int) -> None:
+    heard = 0
+    with os.fdopen(reader, "rb", buffering=0) as pipe:
+        while numbers := pipe.read(16):
+            heard += sum(number in SIGNALS for number in numbers)
+            if heard == 1:
+                print("canaryjax: stopping after the step that is running; once more to stop at once", file=sys.stderr)
+            elif heard > 1:
+                os._exit(1)
