@@ -173,10 +173,14 @@ def _attention(fields: Fields, family: str) -> dict:
         "num_attention_heads"
     )
     capped = family in ("gemma2", "gemma3")
+    if family == "gemma3" and fields.value("attn_logit_softcapping") is not None:
+        # Hugging Face declares the entry for Gemma 3 and never applies it: neither obeying nor ignoring it is safe.
+        found = fields.value("attn_logit_softcapping")
+        fields.refuse("attn_logit_softcapping", "null (Gemma 3 has no cap on attention scores)", found)
     scale_of = fields.number("query_pre_attn_scalar") if capped else head_dim
     return {
         "attn_scale": scale_of**-0.5,
-        "attn_softcap": fields.optional_number("attn_logit_softcapping") if capped else None,
+        "attn_softcap": fields.optional_number("attn_logit_softcapping") if family == "gemma2" else None,
         "final_softcap": fields.optional_number("final_logit_softcapping") if capped else None,
         "windows": _windows(fields, family),
     }
