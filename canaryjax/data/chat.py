@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Literal
 
 from jinja2 import Template, TemplateError
+from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canaryjax.data.prompts import PromptParts
@@ -49,7 +50,7 @@ def format_parts(parts: PromptParts, tokenizer: TextTokenizer, prompt_format: Pr
 
 @lru_cache(maxsize=8)
 def _template(source: str) -> Template:
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     environment.globals["raise_exception"] = _raise
     return environment.from_string(source)
 

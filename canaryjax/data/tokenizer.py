@@ -113,6 +113,10 @@ class TextTokenizer:
             found = self.backend.encode_batch(list(texts), add_special_tokens=False)
         except (UnicodeEncodeError, TypeError) as error:
             raise UserError(f"expected valid Unicode text, found a lone surrogate: {error}; replace it") from error
+        except Exception as error:  # the library's own class; a Unigram model without an unknown token raises it
+            for text in texts:
+                self._refuse_unwritable(text)
+            raise UserError(f"expected text that the tokenizer can write, found: {error}; replace it") from error
         return [self._checked(text, encoded.ids, encoded.offsets) for text, encoded in zip(texts, found, strict=True)]
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
@@ -122,6 +126,13 @@ class TextTokenizer:
     def special_text(self, token_id: int | None) -> str:
         """How a special token is written, "" for None."""
         return "" if token_id is None else self.backend.id_to_token(token_id) or ""
+
+    def _refuse_unwritable(self, text: str) -> None:
+        for index, character in enumerate(text):
+            try:
+                self.backend.encode(character, add_special_tokens=False)
+            except Exception:
+                _refuse_character(text, index)
 
     def _checked(self, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Encoding:
         covered = np.zeros(len(text), bool)

@@ -1,0 +1,128 @@
+import gzip
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from canaryjax.data.example import Example
+from canaryjax.data.loaders import load_examples
+from canaryjax.embedded.corpus import generate_examples
+from canaryjax.errors import UserError
+
+ROW = {"id": "a", "document": "Rome is old.", "question": "What is old?", "answer": "Rome"}
+
+
+def source(path=None, kind="jsonl", **more):
+    values = {"documents": None, "max_document_words": None, "questions_per_document": None}
+    return SimpleNamespace(kind=kind, path=None if path is None else str(path), **{**values, **more})
+
+
+def written(tmp_path, *rows, name="rows.jsonl"):
+    lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+    path = tmp_path / name
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    return path
+
+
+def test_row_becomes_an_example(tmp_path):
+    row = {**ROW, "group": "g", "document_id": "d", "answer": "FINAL: Rome\nItaly"}
+    assert load_examples(source(written(tmp_path, row))) == [
+        Example("a", "d", "g", "Rome is old.", "What is old?", "Rome Italy")
+    ]
+
+
+def test_equal_documents_are_one_document(tmp_path):
+    # Named by row, one text could stand in training and in evaluation.
+    found = load_examples(source(written(tmp_path, ROW, {**ROW, "id": "b"}, {**ROW, "id": "c", "document": "Other."})))
+    assert found[0].document_id == found[1].document_id != found[2].document_id
+    assert found[0].group == found[0].document_id
+
+
+def test_line_separator_in_a_string_is_no_line_break(tmp_path):
+    # str.splitlines, and some readers, end a line at U+2028, U+0085 or a form feed.
+    row = {**ROW, "document": "One\u2028two\u0085three\x0c."}
+    assert load_examples(source(written(tmp_path, row)))[0].document == "One\u2028two\u0085three\x0c."
+
+
+def test_gzip_carriage_returns_byte_order_mark_and_blank_lines(tmp_path):
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + json.dumps(ROW).encode() + b"\r\n\r\n"))
+    assert [e.id for e in load_examples(source(path))] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ('{"id": "b", "document": "Ro', "line 2.*JSON"),
+        ("[1, 2]", "line 2.*list"),
+        ("null", "line 2.*NoneType"),
+        ({k: v for k, v in ROW.items() if k != "answer"}, "line 2.*'answer'"),
+        ({**ROW, "id": "b", "document": " \n"}, "line 2.*'document'"),
+        ({**ROW, "id": "b", "answer": ""}, "line 2.*'answer'"),
+        ({**ROW, "id": 7}, "line 2.*'id', found int"),
+        ('{"id": "b", "document": "\\ud800", "question": "q", "answer": "a"}', "line 2.*surrogate"),
+        ({**ROW, "question": "Else?"}, "'a' in examples 1 and 2"),
+    ],
+)
+def test_bad_row_is_named(tmp_path, second, message):
+    with pytest.raises(UserError, match=message):
+        load_examples(source(written(tmp_path, ROW, second)))
+
+
+def test_same_document_id_with_two_texts(tmp_path):
+    rows = [{**ROW, "document_id": "d"}, {**ROW, "id": "b", "document_id": "d", "document": "Other."}]
+    with pytest.raises(UserError, match="one text for document 'd'"):
+        load_examples(source(written(tmp_path, *rows)))
+
+
+def test_not_utf8_names_line_and_byte(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(json.dumps(ROW).encode() + b'\n{"id": "\xe9"}\n')
+    with pytest.raises(UserError, match="line 2.*0xe9"):
+        load_examples(source(path))
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n"])
+def test_empty_file(tmp_path, content):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="empty file"):
+        load_examples(source(path))
+
+
+def test_missing_file_and_truncated_gzip(tmp_path):
+    with pytest.raises(UserError, match=r"none\.jsonl"):
+        load_examples(source(tmp_path / "none.jsonl"))
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(ROW).encode() * 50)[:-9])
+    with pytest.raises(UserError, match="whole gzip"):
+        load_examples(source(path))
+
+
+def test_limits_on_documents_words_and_questions(tmp_path):
+    rows = [
+        {**ROW, "id": f"{d}{q}", "document_id": str(d), "document": "w " * (3 + d)} for d in range(7) for q in range(3)
+    ]
+    path = written(tmp_path, *rows)
+    found = load_examples(source(path, documents=4, max_document_words=7, questions_per_document=2), seed=5)
+    assert len(found) == 8
+    assert {e.id[1] for e in found} == {"0", "1"}
+    assert max(int(e.document_id) for e in found) <= 4
+    assert found == load_examples(source(path, documents=4, max_document_words=7, questions_per_document=2), seed=5)
+    with pytest.raises(UserError, match="expected 6 documents, found 5"):
+        load_examples(source(path, documents=6, max_document_words=7))
+    with pytest.raises(UserError, match="at most 2 words"):
+        load_examples(source(path, max_document_words=2))
+
+
+def test_embedded_examples():
+    found = load_examples(source(kind="embedded", documents=5), seed=3, corpus=generate_examples)
+    assert len({e.document_id for e in found}) == 5
+    assert found[0].document == generate_examples(3, 1)[0]["document"]
+    with pytest.raises(UserError, match="corpus=generate_examples"):
+        load_examples(source(kind="embedded"))
+
+
+def test_unknown_kind():
+    with pytest.raises(UserError, match="'csv'"):
+        load_examples(source("x", kind="csv"))
