@@ -135,19 +135,19 @@ class TextTokenizer:
                 _refuse_character(text, index)
 
     def _checked(self, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Encoding:
-        covered = np.zeros(len(text), bool)
-        for token, (start, end) in zip(ids, offsets, strict=True):
-            if token == self.unk_id:
-                _refuse_character(text, start)
-            covered[start:end] = True
+        if self.unk_id in ids:
+            _refuse_character(text, offsets[ids.index(self.unk_id)][0])
         # A model without an unknown token drops what it lacks; only blanks may go unnoticed that way.
-        for index in np.flatnonzero(~covered):
-            if not text[index].isspace():
-                _refuse_character(text, int(index))
+        spans = np.array([(0, 0), *offsets, (len(text), len(text))], np.int32)
+        reached = np.maximum.accumulate(spans[:, 1])
+        for gap in np.flatnonzero(spans[1:, 0] > reached[:-1]):
+            for index in range(reached[gap], spans[gap + 1, 0]):
+                if not text[index].isspace():
+                    _refuse_character(text, index)
         if self.bos_count and ids[:1] != [self.bos_id]:
             assert self.bos_id is not None
-            ids, offsets = [self.bos_id, *ids], [(0, 0), *offsets]
-        return Encoding(np.array(ids, np.int32), np.array(offsets, np.int32).reshape(-1, 2))
+            return Encoding(np.array([self.bos_id, *ids], np.int32), spans[:-1])
+        return Encoding(np.array(ids, np.int32), spans[1:-1])
 
 
 def _refuse_character(text: str, index: int) -> None:

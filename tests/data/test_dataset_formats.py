@@ -69,7 +69,8 @@ def test_broken_parquet_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("raw", "clean"),
-    [("UNANSWERABLE", "Not found"), ("the answer is not found in the document", "Not found"), ("Not found.", "Not found"),
+    [("UNANSWERABLE", "Not found"), ("the answer is not found in the document", "Not found"), 
+     ("Not found.", "Not found"),
      ("Unanswerable questions", "Unanswerable questions"), ("FINAL: No.", "No.")],
 )  # fmt: skip
 def test_answers(raw, clean):
@@ -88,7 +89,7 @@ def test_gold_spans_are_inclusive_decimal_strings(tmp_path):
 @pytest.mark.parametrize("span", [["1", "5"], ["2", "1"], ["-1", "1"], ["a", "1"], ["1"], 7])
 def test_bad_span_is_named(tmp_path, span):
     query = {"query": "Q", "answer": "A", "relevant_text_span": [span]}
-    with pytest.raises(UserError, match="line 1, specific query 0.*span"):
+    with pytest.raises(UserError, match=r"line 1, specific query 0.*span"):
         list(qmsum_examples(written(tmp_path, {**MEETING, "specific_query_list": [query]})))
 
 

@@ -78,7 +78,7 @@ def test_same_document_id_with_two_texts(tmp_path):
 def test_not_utf8_names_line_and_byte(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(json.dumps(ROW).encode() + b'\n{"id": "\xe9"}\n')
-    with pytest.raises(UserError, match="line 2.*0xe9"):
+    with pytest.raises(UserError, match=r"line 2.*0xe9"):
         load_examples(source(path))
 
 

@@ -73,7 +73,7 @@ def test_split_is_the_same_in_another_process():
 
 
 def test_too_few_documents_are_counted():
-    with pytest.raises(UserError, match="at least 3 documents.*found 2 documents in 2 groups"):
+    with pytest.raises(UserError, match=r"at least 3 documents.*found 2 documents in 2 groups"):
         split_documents(examples(2, questions=9), 0, 0)
     with pytest.raises(UserError, match="found 6 documents in 2 groups"):
         split_documents(examples(6, group_size=3), 0, 0)
@@ -95,7 +95,7 @@ def test_bad_fractions(fractions):
 
 def test_buckets():
     assert [bucket_length(n, (16, 4, 8)) for n in (0, 4, 5, 16)] == [4, 4, 8, 16]
-    with pytest.raises(UserError, match="at most 16 tokens.*17"):
+    with pytest.raises(UserError, match=r"at most 16 tokens.*17"):
         bucket_length(17, (4, 8, 16))
 
 
