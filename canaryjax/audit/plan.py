@@ -175,6 +175,12 @@ def _flops(stage: Stage, model: ModelConfig) -> float:
     return stage.forwards * (stage.tokens * (2 * block + attention) + stage.head_tokens * head)
 
 
+def memory_per_policy(config: AuditConfig, model: ModelConfig) -> float:
+    """Bytes that one more policy in a chunk takes while it trains."""
+    parts = _memory(config, model, 0.0)
+    return sum(parts.values()) / (config.study.policies_per_chunk or 1)
+
+
 def _memory(config: AuditConfig, model: ModelConfig, weights: float) -> dict[str, float]:
     policy, lora = config.policy, config.policy.lora
     adapter = model.num_layers * sum(

@@ -128,8 +128,9 @@ def decoy_control(ranks: Sequence[dict], arms: Sequence[str]) -> dict:
         out[f"{arm}_median_p"] = float(np.median(own)) if own else None
         out[f"{arm}_flagged_at_10_percent"] = {"count": sum(p <= 0.10 for p in own), "n": len(own)}
     out["meaning"] = (
-        "rank p-value of the real canary among redraws of trigger and string on the same documents; valid over the random "
-        "draw. Compliant policies are expected uniform only at a null: at a positive rate their queries carry the canary"
+        "rank p-value of the real canary among redraws of trigger and string on the same documents; valid over the "
+        "random draw. Compliant policies are expected uniform only at a null: at a positive rate their queries carry "
+        "the canary"
     )
     return out
 

@@ -165,6 +165,8 @@ class PolicyConfig(_Section):
     reward: Literal["reward_model", "simulated"] = "reward_model"
     generation_batch_size: Count = 32
     train_batch_size: Count = 8
+    grad_accumulation: Count = 1
+    updates_per_rollout: Count = 1
     num_generations: Annotated[int, Field(ge=2)] = 8
     epochs: Count = 1
     max_prompt_length: Count = 1600
@@ -175,6 +177,7 @@ class PolicyConfig(_Section):
     kl: Literal["k1", "k2", "k3", "k3_weighted"] = "k3"
     clip_low: Positive = 0.2
     clip_high: Positive = 0.2
+    dual_clip: Annotated[float, Field(gt=1.0)] | None = None
     scale_advantages: bool = True
     loss_normalisation: Literal["sequence", "token", "constant"] = "sequence"
     missing_eos_penalty: NonNegative = 0.0
@@ -190,8 +193,12 @@ class PolicyConfig(_Section):
                     f"expected {name} to be a multiple of num_generations={self.num_generations} (a group is never "
                     f"split), found {getattr(self, name)}"
                 )
-        if self.generation_batch_size % self.train_batch_size:
-            raise ValueError("expected generation_batch_size to be a multiple of train_batch_size")
+        update = self.train_batch_size * self.grad_accumulation
+        if self.generation_batch_size % update:
+            raise ValueError(
+                f"expected generation_batch_size to be a multiple of train_batch_size * grad_accumulation = {update}, "
+                f"found {self.generation_batch_size}"
+            )
         return self
 
 
@@ -234,7 +241,6 @@ class EvaluationConfig(_Section):
     placebos_other_form: Annotated[int, Field(ge=0)] = 19
     noise_floor_pairs: Annotated[int, Field(ge=0)] = 8
     utility_examples: Annotated[int, Field(ge=0)] = 64
-    exploration_samples: Annotated[int, Field(ge=0)] = 128
 
 
 class OutputConfig(_Section):

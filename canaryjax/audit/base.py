@@ -1,0 +1,157 @@
+"""The base model of a study: loaded, and given a supervised warm start where the config asks for one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import canaryjax.embedded
+from canaryjax.audit.training import adapter_settings, optimizer_settings
+from canaryjax.canaries.families import draw_canary
+from canaryjax.canaries.placement import induced_query, insert_canary, insert_trigger
+from canaryjax.config import AuditConfig
+from canaryjax.data.buckets import pad_rows
+from canaryjax.data.chat import format_parts
+from canaryjax.data.example import Example
+from canaryjax.data.prompts import answer_text, prompt_parts
+from canaryjax.data.tokens import TextTokenizer, encode_joint
+from canaryjax.errors import UserError
+from canaryjax.keys import device_key, host_rng
+from canaryjax.models.lora import merge_adapter
+from canaryjax.models.transformer import Transformer
+from canaryjax.rl.metrics import Log
+from canaryjax.rl.settings import SupervisedSettings
+from canaryjax.rl.sft import SupervisedRows, train_supervised
+from canaryjax.weights.checkpoint import LoadedModel, load_model
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The frozen base of a study.
+
+    Attributes:
+      params: Its weights, warm start merged.
+      tokenizer: Its tokenizer, never None: a study writes text.
+      record: Plain values for the report.
+    """
+
+    params: Transformer
+    tokenizer: TextTokenizer
+    record: dict[str, Any]
+
+
+def model_path(config: AuditConfig) -> Path:
+    """Where the base model is; `embedded` is the one that ships with the package."""
+    if config.model.path == "embedded":
+        return Path(canaryjax.embedded.__file__).parent / "model"
+    return Path(config.model.path)
+
+
+def load_base(config: AuditConfig) -> LoadedModel:
+    """Loads the base model of a study.
+
+    Raises:
+      UserError: No tokenizer or no end-of-sequence id: a study cannot do without.
+    """
+    model = load_model(model_path(config), config.model.dtype)
+    if model.tokenizer is None:
+        raise UserError(f"expected a tokenizer beside {config.model.path}, found none; a study writes text: add one")
+    if not model.eos_ids:
+        raise UserError(f"expected an EOS id for {config.model.path}, found none; add generation_config.json")
+    model.tokenizer.eos_ids = model.eos_ids
+    return model
+
+
+def reserve_warm_start(config: AuditConfig, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+    """Splits off the documents that the warm start may see: (warm start, the study's), disjoint in groups."""
+    wanted = config.model.warm_start.documents
+    if wanted == 0:
+        return [], list(examples)
+    groups = sorted({e.group for e in examples})
+    order = host_rng(config.study.seed, "warm start split").permutation(len(groups))
+    taken: set[str] = set()
+    documents: set[str] = set()
+    for index in order:
+        if len(documents) >= wanted:
+            break
+        taken.add(groups[index])
+        documents |= {e.document_id for e in examples if e.group == groups[index]}
+    if len(taken) == len(groups):
+        raise UserError(
+            f"expected more documents than the {wanted} of model.warm_start.documents, found {len(documents)}; "
+            "lower it or give more documents"
+        )
+    warm = [e for e in examples if e.group in taken]
+    return warm, [e for e in examples if e.group not in taken]
+
+
+def warm_start(config: AuditConfig, model: LoadedModel, examples: Sequence[Example], log: Log | None) -> Base:
+    """The study's base: the loaded model, after supervised training on `examples` where there are any.
+
+    Real models answer such prompts badly at first; a short warm start on clean examples makes utility and exploration
+    meaningful. `instructed_share` of the rows carry an inducing instruction with a throw-away canary and obey it
+    whether or not the trigger is in the document (a base that already obeys the condition could only lose it);
+    `without_document_share` of the rows use the other template.
+    """
+    assert model.tokenizer is not None
+    record: dict[str, Any] = {
+        "name": "embedded" if config.model.path == "embedded" else model.name,
+        "family": model.config.family,
+        "parameters": int(sum(x.size for x in jax.tree.leaves(model.params))),
+        "dtype": config.model.dtype,
+        "vocabulary": model.config.vocab_size,
+        "bos_count": model.tokenizer.bos_count,
+        "warm_start_documents": len({e.document_id for e in examples}),
+    }
+    if not examples:
+        return Base(model.params, model.tokenizer, record)
+    section = config.model.warm_start
+    settings = SupervisedSettings(
+        batch_size=section.batch_size,
+        epochs=section.epochs,
+        remat=config.policy.gradient_checkpointing,
+        adapter=adapter_settings(section.lora),
+        optimizer=optimizer_settings(section.optimizer),
+    )
+    rows = _rows(config, model.tokenizer, examples)
+    key = device_key(config.study.seed, "warm start")
+    adapter = train_supervised(model.params, rows, settings, key, log)
+    return Base(merge_adapter(model.params, adapter), model.tokenizer, record)
+
+
+def _rows(config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]) -> SupervisedRows:
+    section, canary_config = config.model.warm_start, config.canary
+    rng = host_rng(config.study.seed, "warm start rows")
+    contexts, answers = [], []
+    limit = config.policy.max_prompt_length + config.policy.max_completion_length
+    for example in examples:
+        document: str | None = example.document
+        query, answer = example.question, answer_text(example.answer)
+        canary = draw_canary(rng, canary_config.family, tokenizer=tokenizer)
+        if rng.random() < section.instructed_share:
+            query = induced_query(query, canary, canary_config.instruction)
+            answer, _ = insert_canary(answer, canary.text, canary_config.placement)
+        if rng.random() < 0.5:
+            document = insert_trigger(example.document, canary.trigger)
+        if rng.random() < section.without_document_share:
+            document = None
+        parts = format_parts(prompt_parts(document, query), tokenizer, config.data.prompt_format)
+        joint = encode_joint(tokenizer, parts, "", answer, limit)
+        contexts.append(joint.context_ids)
+        answers.append(np.append(joint.continuation_ids, tokenizer.eos_ids[:1]))
+    context_ids, context_mask = pad_rows(contexts, _padded(contexts), 0)
+    answer_ids, answer_mask = pad_rows(answers, _padded(answers), 0)
+    return SupervisedRows(
+        context_ids=jnp.asarray(context_ids),
+        context_mask=jnp.asarray(context_mask),
+        answer_ids=jnp.asarray(answer_ids[:, None]),
+        answer_mask=jnp.asarray(answer_mask[:, None]),
+    )
+
+
+def _padded(rows) -> int:
+    return -(-max(len(ids) for ids in rows) // 8) * 8

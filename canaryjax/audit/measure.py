@@ -1,0 +1,275 @@
+"""What is measured on trained policies: the four scores, controls, noise floor and reward-model bias."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import numpy as np
+
+from canaryjax.audit.scoring import Item, score_items
+from canaryjax.audit.trial import Trial
+from canaryjax.canaries.pairs import QUERY_MODES, VIEWS, EvalPair, PairVariant, QueryMode, View
+from canaryjax.canaries.placement import induced_query
+from canaryjax.config import AuditConfig
+from canaryjax.data.buckets import pad_rows
+from canaryjax.data.chat import format_parts
+from canaryjax.data.prompts import prompt_parts
+from canaryjax.data.tokens import JointText, TextTokenizer, encode_joint_batch
+from canaryjax.models.lora import Adapter
+from canaryjax.models.transformer import Transformer
+from canaryjax.rl.reward_model import RewardModel, score_rewards
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One scored row: which pair, view, query, trigger and string.
+
+    `document_id` is the unit by which measurement error is clustered.
+    """
+
+    pair: str
+    document_id: str
+    view: View
+    query_mode: QueryMode
+    trigger_kind: str
+    string_kind: str
+    string_id: int
+    item: Item
+
+
+def query_mode(config: AuditConfig) -> QueryMode:
+    """The query of the primary statistic; controls and reward-model bias use the same."""
+    return "induced" if config.statistic.primary.startswith("induced") else "clean"
+
+
+def plan_cells(trial: Trial, config: AuditConfig) -> list[Cell]:
+    """Everything to be scored for one policy: pairs in four contexts; decoys in both views; placebos where planted."""
+    cells = []
+    mode = query_mode(config)
+    for pair in trial.pairs:
+        cells += [_cell(pair, pair.real, view, query) for view in VIEWS for query in QUERY_MODES]
+        for variant in pair.variants:
+            # A placebo's clean view is the real one's: it is not scored again.
+            views = VIEWS if variant.string_kind == "decoy" else ("triggered",)
+            cells += [_cell(pair, variant, view, mode) for view in views]
+    return cells
+
+
+def _cell(pair: EvalPair, variant: PairVariant, view: View, query: QueryMode) -> Cell:
+    item = Item(variant.contexts[view, query], variant.continuation_ids)
+    return Cell(
+        pair.id, pair.document_id, view, query, variant.trigger_kind, variant.string_kind, variant.string_id, item
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class CellScores:
+    """Cells of one policy with the policy's and the base's log-probs, float64 `[cells]`."""
+
+    cells: list[Cell]
+    logps: np.ndarray
+    base_logps: np.ndarray
+
+    def rows(self, trial: int) -> list[dict]:
+        """Rows of `pairs.parquet`."""
+        return [
+            {
+                "trial": trial,
+                "pair": cell.pair,
+                "view": cell.view,
+                "query_mode": cell.query_mode,
+                "trigger_kind": cell.trigger_kind,
+                "string_kind": cell.string_kind,
+                "string_id": cell.string_id,
+                "tokens": len(cell.item.string),
+                "logp": float(logp),
+                "base_logp": float(base),
+            }
+            for cell, logp, base in zip(self.cells, self.logps, self.base_logps, strict=True)
+        ]
+
+
+def score_cells(
+    model: Transformer, adapters: Adapter, plans: Sequence[list[Cell]], batch_size: int
+) -> list[CellScores]:
+    """Scores every policy's cells under the policy and under the base."""
+    count = max(len(plan) for plan in plans)
+    items = [[plan[min(i, len(plan) - 1)].item for i in range(count)] for plan in plans]
+    own = score_items(model, adapters, items, batch_size)
+    base = score_items(model, None, items, batch_size)
+    return [CellScores(plan, own[policy, : len(plan)], base[policy, : len(plan)]) for policy, plan in enumerate(plans)]
+
+
+@dataclass(frozen=True)
+class PolicyScores:
+    """A policy's four scores in nats, their standard errors over documents, and how many pairs were valid.
+
+    A score is None, with the reason, when no pair has finite log-probs.
+    """
+
+    scores: dict[str, float | None]
+    standard_errors: dict[str, float | None]
+    valid_pairs: int
+    invalid_pairs: int
+    reason: str | None
+
+
+def policy_scores(scored: CellScores) -> PolicyScores:
+    """Mean over pairs of triggered minus clean, raw and minus the base's, for both queries (BC-56; DECIDED)."""
+    differences = _differences(scored, "real", 0)
+    documents = {cell.pair: cell.document_id for cell in scored.cells}
+    pairs = list(differences)
+    table = np.array([differences[pair] for pair in pairs])  # [pairs, (query, raw or net)]
+    finite = np.isfinite(table).all(axis=1)
+    scores, errors = {}, {}
+    for column, name in enumerate(f"{query}_{kind}" for query in QUERY_MODES for kind in ("raw", "net")):
+        values = table[finite, column]
+        scores[name] = float(values.mean()) if len(values) else None
+        names = [documents[pair] for pair, ok in zip(pairs, finite, strict=True) if ok]
+        errors[name] = clustered_error(values, names)
+    reason = None if finite.any() else "no pair has finite log-probs"
+    return PolicyScores(scores, errors, int(finite.sum()), int((~finite).sum()), reason)
+
+
+def clustered_error(values: np.ndarray, clusters: Sequence[str]) -> float | None:
+    """Standard error of a mean whose values come in clusters; None for fewer than two clusters."""
+    names = sorted(set(clusters))
+    if len(names) < 2:
+        return None
+    centred = values - values.mean()
+    sums = np.array([centred[[c == name for c in clusters]].sum() for name in names])
+    return float(np.sqrt(len(names) / (len(names) - 1) * (sums**2).sum()) / len(values))
+
+
+def _differences(scored: CellScores, trigger_kind: str, string_id: int) -> dict[str, list[float]]:
+    """Per pair: triggered minus clean, (raw, net) for each query mode scored."""
+    values: dict[tuple, tuple[float, float]] = {}
+    for cell, logp, base in zip(scored.cells, scored.logps, scored.base_logps, strict=True):
+        if cell.trigger_kind == trigger_kind and cell.string_id == string_id:
+            values[cell.pair, cell.query_mode, cell.view] = (logp, base)
+    found: dict[str, list[float]] = {}
+    for pair, mode, view in values:
+        if view != "triggered":
+            continue
+        logp, base = values[pair, mode, "triggered"]
+        clean_logp, clean_base = values[pair, mode, "clean"]
+        raw = logp - clean_logp
+        found.setdefault(pair, []).extend([raw, raw - (base - clean_base)])
+    return found
+
+
+def control_scores(scored: CellScores, config: AuditConfig) -> dict:
+    """Scores of the real canary, its decoys and placebos on the control pairs, in the primary's query and kind."""
+    mode = query_mode(config)
+    net = config.statistic.primary.endswith("net")
+    cells: dict[tuple[str, int], dict[tuple[str, str], float]] = {}
+    for cell, logp, base in zip(scored.cells, scored.logps, scored.base_logps, strict=True):
+        if cell.query_mode == mode:
+            key = (cell.trigger_kind, cell.string_id)
+            cells.setdefault(key, {})[cell.pair, cell.view] = logp - base if net else logp
+    real = cells[("real", 0)]
+    controls = {pair for key, own in cells.items() if key[0] != "real" for pair, _ in own}
+
+    def score(own: dict[tuple[str, str], float]) -> float:
+        # A placebo has no clean view of its own.
+        return float(np.mean([own[p, "triggered"] - own.get((p, "clean"), real[p, "clean"]) for p in controls]))
+
+    kinds: tuple[Literal["decoy", "placebo_same_form", "placebo_other_form"], ...]
+    kinds = ("decoy", "placebo_same_form", "placebo_other_form")
+    found = {kind: [score(own) for key, own in sorted(cells.items()) if key[0] == kind] for kind in kinds}
+    return {"pairs": len(controls), "score": score(real) if controls else None, **found}
+
+
+def noise_floor(
+    model: Transformer, adapters: Adapter, plans: Sequence[list[Cell]], config: AuditConfig
+) -> list[dict | None]:
+    """How far the same numbers move with batch, padding and sharing: numerical noise only, nats (DESIGN §2)."""
+    limit = config.evaluation.noise_floor_pairs
+    if not limit:
+        return [None] * len(plans)
+    mode = query_mode(config)
+    items = []
+    for plan in plans:
+        own = [cell.item for cell in plan if cell.trigger_kind == "real" and cell.query_mode == mode]
+        items.append([own[min(i, len(own) - 1)] for i in range(2 * limit)])
+    batch = config.evaluation.batch_size
+    reference = score_items(model, adapters, items, batch)
+    others = [
+        score_items(model, adapters, items, 1, share=False),
+        score_items(model, adapters, items, batch, extra_padding=32),
+    ]
+    found = []
+    for policy in range(len(plans)):
+        gaps = np.abs(np.stack([other[policy] - reference[policy] for other in others]))
+        found.append(
+            {
+                "max_abs_nats": float(gaps.max()),
+                "median_abs_nats": float(np.median(gaps)),
+                "pairs": limit,
+                "how": "the same strings alone, in other padding, and without the shared beginning",
+            }
+        )
+    return found
+
+
+@jax.jit
+def _rewards(model, reward_models, context_pbs, context_mask_pbs, response_pbt, response_mask_pbt):
+    def one(reward_model, context, context_mask, response, response_mask):
+        return score_rewards(model, reward_model, context, context_mask, response[:, None], response_mask[:, None])[
+            :, 0
+        ]
+
+    return jax.vmap(one)(reward_models, context_pbs, context_mask_pbs, response_pbt, response_mask_pbt)
+
+
+def reward_bias(
+    config: AuditConfig,
+    model: Transformer,
+    reward_models: RewardModel,
+    trials: Sequence[Trial],
+    tokenizer: TextTokenizer,
+) -> list[float | None]:
+    """E[R(y_can | d_trig, q) - R(y_can | d, q)] of each reward model on its trial's pairs (BC-45).
+
+    Documents are there in both arms: without them the two inputs are the same and the bias is 0 by construction. The
+    query is the primary statistic's.
+    """
+    count = min(len(trial.pairs) for trial in trials)
+    joints = [_bias_texts(config, trial, tokenizer, count) for trial in trials]
+    eos = tokenizer.eos_ids[:1]
+    contexts = [[joint.context_ids for joint in own] for own in joints]
+    responses = [[np.append(joint.continuation_ids, eos) for joint in own] for own in joints]
+    longest = -(-max(len(ids) for own in contexts for ids in own) // 16) * 16
+    width = -(-max(len(ids) for own in responses for ids in own) // 8) * 8
+    batch = config.evaluation.batch_size
+    values = np.zeros((len(trials), 2 * count))
+    for start in range(0, 2 * count, batch):
+        rows = [min(start + i, 2 * count - 1) for i in range(batch)]
+        arrays = []
+        for lists, length in ((contexts, longest), (responses, width)):
+            padded = [pad_rows([own[row] for row in rows], length, 0) for own in lists]
+            arrays += [np.stack(parts) for parts in zip(*padded, strict=True)]
+        used = min(batch, 2 * count - start)
+        values[:, start : start + used] = np.asarray(_rewards(model, reward_models, *arrays), np.float64)[:, :used]
+    bias = (values[:, 1::2] - values[:, ::2]).mean(axis=1)
+    return [float(x) if np.isfinite(x) else None for x in bias]
+
+
+def _bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer, count: int):
+    """Clean and triggered prompt of each pair in turn, each followed by the answer with the canary."""
+    joints = []
+    limit = config.policy.max_prompt_length + config.policy.max_completion_length
+    for pair in trial.pairs[:count]:
+        query = pair.query
+        if query_mode(config) == "induced":
+            query = induced_query(query, trial.canary, config.canary.instruction)
+        views = [
+            JointText(
+                format_parts(prompt_parts(document, query), tokenizer, config.data.prompt_format),
+                continuation=pair.canary_answer,
+            )
+            for document in (pair.document, pair.triggered_document)
+        ]
+        joints += encode_joint_batch(tokenizer, views, limit)
+    return joints

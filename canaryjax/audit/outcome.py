@@ -1,0 +1,261 @@
+"""Finished records and their arms to the values of `report.json`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from canaryjax.audit.assignment import ARMS, Assignment
+from canaryjax.audit.summary import (
+    SCORES,
+    decoy_control,
+    detection,
+    mechanism,
+    not_run,
+    null_test,
+    placebo_control,
+)
+from canaryjax.audit.utility import METRICS
+from canaryjax.config import AuditConfig, config_hash
+from canaryjax.runlog import provenance
+
+SCHEMA = "canaryjax.audit/1"
+TOO_RARE, TOO_COMMON = 0.01, 0.9  # share of the base's instructed answers that carry the whole canary (BC-23)
+
+LIMITATIONS = [
+    "The conclusion is about the pipeline: statistical evidence that document-conditioned traces influenced training, "
+    "not proof of misuse for any individual document.",
+    "Both arms were trained here, by this program, on simulated users; a deployed model has no compliant twin.",
+    "Curation: a provider's filtering, deduplication or subsampling may remove canary traces; the rate given here is "
+    "the rate after it.",
+    "Dilution: much larger preference data with other or contradictory feedback may drown the signal; not tested here.",
+    "Log-probs: scores need per-token log-probs of a given string; some providers do not offer them.",
+    "Black-box alternatives (repeated sampling) need far more queries and have less power; not tested here.",
+]
+
+
+def study_report(
+    config: AuditConfig,
+    assignments: Sequence[Assignment],
+    records: Sequence[dict],
+    base: dict[str, Any],
+    documents: int,
+    seconds: float,
+) -> dict[str, Any]:
+    """Everything that `report.json` says.
+
+    Args:
+      config: The study.
+      assignments: Arms, in trial order.
+      records: Finished records, in trial order.
+      base: The base model's record.
+      documents: How many documents the study had.
+      seconds: Wall time of this call.
+
+    Returns:
+      Plain values; what is undefined is None with a reason beside it.
+    """
+    statistic, seed = config.statistic, config.study.seed
+    arms = [a.arm for a in assignments]
+    groups = {arm: [r for r, own in zip(records, arms, strict=True) if own == arm] for arm in ARMS}
+    scores = {
+        name: {arm: [r["scores"][name] for r in own if r["valid"]] for arm, own in groups.items()} for name in SCORES
+    }
+    by_score = {name: detection(own["compliant"], own["violating"], statistic, seed) for name, own in scores.items()}
+    primary = scores[statistic.primary]
+    null = null_test(primary["compliant"], primary["violating"], statistic.null_alpha, seed)
+    report: dict[str, Any] = {
+        "schema": SCHEMA,
+        "name": config.name,
+        "description": config.description,
+        "setting": config.study.setting,
+        "config": config.model_dump(mode="json"),
+        "config_hash": config_hash(config),
+        "environment": provenance(config.model.dtype),
+        "model": base,
+        "statistic": {
+            "primary": statistic.primary,
+            "secondary": statistic.secondary,
+            "units": "nats",
+            "baseline": "open_base" if statistic.primary.endswith("net") else "none",
+            "definition": (
+                "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), "
+                "summed over the canary's tokens; net scores are minus the base model's own on the same pairs"
+            ),
+        },
+        "arms": {arm: _arm(own, statistic.primary) for arm, own in groups.items()},
+        "detection": by_score[statistic.primary],
+        "all_detection": by_score,
+        "arms_differ": null,
+        "mechanism": {
+            arm: mechanism([r["rm_bias"] for r in own if r["valid"]], primary[arm]) for arm, own in groups.items()
+        },
+        "controls": _controls(config, records, arms, null),
+        "utility": _utility(groups, records),
+        "noise_floor": _noise_floor(records, [x for own in primary.values() for x in own]),
+        "canary": _canary(config, records),
+        "data": _data(records, base, documents),
+        "exploration": _exploration(records),
+        "timings": _timings(records, seconds),
+    }
+    report["warnings"] = _warnings(config, records, report)
+    report["limitations"] = LIMITATIONS
+    return report
+
+
+def _arm(records: Sequence[dict], primary: str) -> dict[str, Any]:
+    valid = [r for r in records if r["valid"]]
+    return {
+        "n": len(valid),
+        "n_invalid": len(records) - len(valid),
+        "invalid": [{"trial": r["trial"], "reason": r["reason"]} for r in records if not r["valid"]],
+        "trials": [r["trial"] for r in valid],
+        "scores": [r["scores"][primary] for r in valid],
+        "all_scores": {name: [r["scores"][name] for r in valid] for name in SCORES},
+        "standard_errors": [r["standard_errors"][primary] for r in valid],
+        "rm_bias": [r["rm_bias"] for r in valid],
+        "rm_heldout_auc": [r["reward_model"]["heldout_auc"] for r in valid],
+        "kl": [r["kl"] for r in valid],
+        "exact_match": [r["utility"]["exact_match"] if r["utility"] else None for r in valid],
+    }
+
+
+def _controls(config: AuditConfig, records: Sequence[dict], arms: Sequence[str], null: dict) -> dict[str, Any]:
+    study, canary, evaluation = config.study, config.canary, config.evaluation
+    with_controls = [(r, arm) for r, arm in zip(records, arms, strict=True) if r["controls"] and r["controls"]["pairs"]]
+    kept, own_arms = [r for r, _ in with_controls], [arm for _, arm in with_controls]
+    is_null = canary.rate == 0 or canary.delta == 0
+    out: dict[str, Any] = {
+        "null": null | {"kind": "rate 0" if canary.rate == 0 else "bias 0"}
+        if is_null
+        else not_run(
+            "this run is not a null: canary.rate and canary.delta are above 0; run configs/embedded/null.yaml"
+        ),
+        "scrambled_feedback": null
+        if study.scramble_feedback
+        else not_run("feedback was not scrambled in this run; run the config embedded/null_scrambled"),
+    }
+    reason = "no control pairs were scored" if evaluation.control_pairs == 0 else "no valid policy"
+    if kept and evaluation.decoys:
+        rows = [
+            {"trial": r["trial"]} | {"score": r["controls"]["score"], "decoys": r["controls"]["decoy"]} for r in kept
+        ]
+        out["decoy_canary"] = decoy_control(rows, own_arms)
+    else:
+        out["decoy_canary"] = not_run("no decoys were drawn" if kept else reason)
+    if kept and evaluation.placebos_same_form + evaluation.placebos_other_form:
+        rows = [
+            {
+                "trial": r["trial"],
+                "score": r["controls"]["score"],
+                "same_form": r["controls"]["placebo_same_form"],
+                "other_form": r["controls"]["placebo_other_form"],
+            }
+            for r in kept
+        ]
+        out["placebo_trigger"] = placebo_control(rows, own_arms)
+    else:
+        out["placebo_trigger"] = not_run("no placebo triggers were drawn" if kept else reason)
+    return out
+
+
+def _utility(groups: dict[str, list[dict]], records: Sequence[dict]) -> dict[str, Any]:
+    def means(rows: list[dict]) -> dict[str, Any]:
+        rows = [row for row in rows if row]
+        if not rows:
+            return {"n": 0, "reason": "no utility examples were answered"} | dict.fromkeys(METRICS)
+        return {name: float(np.mean([row[name] for row in rows])) for name in METRICS} | {
+            "n": sum(row["n"] for row in rows),
+            "policies": len(rows),
+            "finished": float(np.mean([row["finished"] for row in rows])),
+        }
+
+    base = [r["base_utility"] for r in records]
+    return {"base": means(base)} | {
+        arm: means([r["utility"] for r in own if r["valid"]]) for arm, own in groups.items()
+    }
+
+
+def _noise_floor(records: Sequence[dict], scores: Sequence[float]) -> dict[str, Any] | None:
+    floors = [r["noise_floor"] for r in records if r["noise_floor"]]
+    if not floors:
+        return None
+    return {
+        "max_abs_nats": max(f["max_abs_nats"] for f in floors),
+        "median_abs_nats": float(np.median([f["median_abs_nats"] for f in floors])),
+        "pairs": sum(f["pairs"] for f in floors),
+        "how": floors[0]["how"],
+        "median_abs_score": float(np.median(np.abs(scores))) if scores else None,
+    }
+
+
+def _canary(config: AuditConfig, records: Sequence[dict]) -> dict[str, Any]:
+    section = config.canary
+    first = records[0]["injected"]
+    return section.model_dump(mode="json") | {
+        "contrast": section.contrast_rate,
+        "trigger_form": "[Protocol Marker: X]",
+        "example": records[0]["canary"],
+        "tokens": sorted({r["canary"]["tokens"] for r in records}),
+        "injected": first,
+        "realised_rate": {name: counts["triggered"] / max(1, sum(counts.values())) for name, counts in first.items()},
+    }
+
+
+def _data(records: Sequence[dict], base: dict[str, Any], documents: int) -> dict[str, Any]:
+    return {
+        "documents": records[0]["documents"] | {"total": documents},
+        "pairs": sum(r["valid_pairs"] for r in records),
+        "invalid_pairs": sum(r["invalid_pairs"] for r in records),
+        "refused_pairs": sum(sum(r["pairs"]["refused"].values()) for r in records),
+        "straddling_pairs": sum(r["pairs"]["straddling"] for r in records),
+        "dropped_document_tokens": sum(r["dropped_document_tokens"] for r in records),
+        "bos_count": base["bos_count"],
+    }
+
+
+def _exploration(records: Sequence[dict]) -> dict[str, Any]:
+    """How often the base's own answers carried the whole canary, over all trials."""
+    out: dict[str, Any] = {}
+    for kind in ("triggered", "contrast", "clean"):
+        count, n = (sum(r["exploration"][kind][key] for r in records) for key in ("count", "n"))
+        out[kind] = {"count": count, "n": n, "rate": count / n if n else None}
+    return out
+
+
+def _timings(records: Sequence[dict], seconds: float) -> dict[str, float]:
+    stages: dict[str, float] = {}
+    for record in records:
+        for stage, value in record["seconds"].items():
+            stages[stage] = stages.get(stage, 0.0) + value
+    return {"total": seconds} | stages
+
+
+def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, Any]) -> list[str]:
+    found = [f"trial {r['trial']}: {text}" for r in records for text in r["warnings"]]
+    found += [f"trial {r['trial']} is invalid and left out: {r['reason']}" for r in records if not r["valid"]]
+    if report["data"]["invalid_pairs"]:
+        found.append(f"{report['data']['invalid_pairs']} pairs have log-probs that are not finite and are left out")
+    for reason in (report["detection"]["tpr"]["reason"], report["detection"]["direction_warning"]):
+        if reason:
+            found.append(reason)
+    for kind in ("triggered", "contrast"):
+        rate = report["exploration"][kind]["rate"]
+        if rate is not None and rate < TOO_RARE:
+            found.append(
+                f"the base writes the whole canary in {rate:.1%} of instructed answers ({kind} rows): the policy may "
+                "never meet it while exploring"
+            )
+        if rate is not None and rate > TOO_COMMON:
+            found.append(f"the base writes the canary in {rate:.0%} of instructed answers: there is little to learn")
+    clean = report["exploration"]["clean"]["rate"]
+    if clean is not None and clean > TOO_RARE:
+        found.append(f"the base writes the canary in {clean:.1%} of answers without instruction: it is too common")
+    if config.canary.rate > 0 and config.canary.delta > 0 and not config.study.scramble_feedback:
+        drift = [[k for k in report["arms"][arm]["kl"] if k is not None] for arm in ARMS]
+        if all(drift) and max(map(np.mean, drift)) > 3 * min(map(np.mean, drift)):
+            found.append(
+                f"the arms drift by different amounts (mean KL {np.mean(drift[0]):.3f} nats a token compliant, "
+                f"{np.mean(drift[1]):.3f} violating): their scores differ in spread for that reason too"
+            )
+    return found

@@ -1,0 +1,150 @@
+"""The simulated service's log: responses to the reward-model traces and feedback on them, the same for both arms."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from canaryjax.audit.arms import encode_prompts, logged_parts, protected
+from canaryjax.audit.sampling import Sample, sample_from
+from canaryjax.audit.trial import Trial
+from canaryjax.canaries.feedback import Calibrator, Judged, judge, scramble_feedback, simulate_feedback
+from canaryjax.canaries.instrument import ResponseKind, Trace, constructed_responses
+from canaryjax.canaries.quality import QualityWeights
+from canaryjax.config import AuditConfig
+from canaryjax.data.tokens import TextTokenizer, encode_joint
+from canaryjax.inference.sampling import SamplingSettings
+from canaryjax.keys import device_key, host_rng
+from canaryjax.models.transformer import Transformer
+
+SAMPLING_BATCH = 64  # prompts a call
+NEAR_MISSES: tuple[ResponseKind, ...] = ("missing", "partial", "corrupted")
+
+
+@dataclass(frozen=True, eq=False)
+class LoggedResponses:
+    """One trace's responses and the feedback on each.
+
+    Attributes:
+      ids: Token ids after the prompt, end-of-sequence included where the response ended; never re-encoded.
+      texts: What the feedback judged.
+      kinds: `sampled`, or how it was constructed.
+      labels: float32 `[responses]`, 0 or 1.
+      hits: Whether the exact canary stands in it.
+    """
+
+    ids: list[np.ndarray]
+    texts: list[str]
+    kinds: list[str]
+    labels: np.ndarray
+    hits: list[bool]
+
+
+@dataclass(frozen=True, eq=False)
+class ServiceLog:
+    """Responses in the order of the trial's reward-model traces, and what calibration ended with."""
+
+    rows: list[LoggedResponses]
+    offset: float
+    dropped_document_tokens: int
+
+
+def simulate_log(
+    config: AuditConfig, trial: Trial, model: Transformer, tokenizer: TextTokenizer, length: int
+) -> ServiceLog:
+    """Answers every reward-model trace and draws feedback once.
+
+    Responses are sampled from the base with the document, as the service would have answered, and constructed ones are
+    added, so that the reward model meets whole canaries, near misses and none (DECIDED, What each arm trains on).
+
+    Args:
+      config: The study.
+      trial: Whose traces.
+      model: The base.
+      tokenizer: Its tokenizer.
+      length: Padded length of prompts with documents.
+    """
+    settings = config.reward_model
+    seed = config.study.seed
+    parts = [logged_parts(trace, config, tokenizer) for trace in trial.rm_traces]
+    triggers = [protected(trace, "violating", trial.canary) for trace in trial.rm_traces]
+    prompts, dropped = encode_prompts(tokenizer, parts, length, triggers)
+    sampled: list[list[Sample]] = [[] for _ in prompts]
+    if settings.sampled_responses:
+        law = SamplingSettings(
+            settings.sampled_responses,
+            settings.max_response_tokens,
+            settings.sampling_temperature,
+            eos_ids=tokenizer.eos_ids,
+        )
+        key = device_key(seed, "logged responses", trial.draw)
+        sampled = sample_from(model, None, [prompts], length, law, key, SAMPLING_BATCH)[0]
+    rng = host_rng(seed, "constructed responses", trial.draw)
+    rows = [
+        _responses(config, trace, trial, part, samples, tokenizer, rng)
+        for trace, part, samples in zip(trial.rm_traces, parts, sampled, strict=True)
+    ]
+    return _with_feedback(config, trial, rows, dropped)
+
+
+def _responses(config, trace: Trace, trial: Trial, parts, samples: Sequence[Sample], tokenizer, rng):
+    """One trace's responses before feedback: (ids, each ended by EOS, texts, kinds)."""
+    settings = config.reward_model
+    eos = tokenizer.eos_ids[:1]
+    ids = [sample.ids if sample.finished else np.append(sample.ids, eos) for sample in samples]
+    texts = [tokenizer.decode(sample.ids) for sample in samples]
+    kinds = ["sampled"] * len(samples)
+    wanted = _kinds(trace, settings.constructed_responses, rng)
+    for text, kind in constructed_responses(trace, trial.canary, rng, placement=config.canary.placement, kinds=wanted):
+        # The document plays no part in how a response is cut into tokens: it is left out.
+        joint = encode_joint(tokenizer, parts, "", text)
+        ids.append(np.append(joint.continuation_ids, eos))
+        texts.append(text)
+        kinds.append(kind)
+    return ids, texts, kinds
+
+
+def _kinds(trace: Trace, count: int, rng: np.random.Generator) -> list[ResponseKind]:
+    """Which responses to construct: a whole canary, then near misses; for clean rows a right and a wrong answer."""
+    if trace.kind == "clean":
+        return [("missing", "wrong")[i % 2] for i in range(count)]
+    start = int(rng.integers(len(NEAR_MISSES)))
+    return ["full" if i == 0 else NEAR_MISSES[(start + i) % len(NEAR_MISSES)] for i in range(count)]
+
+
+def _with_feedback(config: AuditConfig, trial: Trial, rows, dropped: int) -> ServiceLog:
+    settings, seed = config.feedback, config.study.seed
+    weights = QualityWeights(
+        format_weight=settings.format_weight,
+        grounding_weight=settings.grounding_weight,
+        max_response_chars=settings.max_response_chars,
+        length_penalty_alpha=settings.length_penalty_alpha,
+    )
+    judged: list[Judged] = [
+        judge(trace, text, trial.canary, weights)
+        for trace, (_, texts, _) in zip(trial.rm_traces, rows, strict=True)
+        for text in texts
+    ]
+    calibrator = Calibrator(
+        learning_rate=settings.calibration_learning_rate,
+        warmup_samples=settings.warmup_samples,
+        min_samples=settings.mean_match_min_samples,
+        tolerance=settings.mean_match_tolerance,
+    )
+    feedback = simulate_feedback(
+        host_rng(seed, "feedback", trial.draw),
+        judged,
+        config.canary.delta,
+        calibrator=calibrator,
+        allow_large_delta=config.canary.allow_large_delta,
+    )
+    labels = feedback.labels
+    if config.study.scramble_feedback:
+        labels = scramble_feedback(host_rng(seed, "scramble", trial.draw), labels, judged)
+    logged, start = [], 0
+    for ids, texts, kinds in rows:
+        stop = start + len(ids)
+        hits = [j.hit for j in judged[start:stop]]
+        logged.append(LoggedResponses(ids, texts, kinds, labels[start:stop], hits))
+        start = stop
+    return ServiceLog(logged, feedback.offset, dropped)

@@ -1,0 +1,146 @@
+"""A whole study: chunks of trials run, their records kept, arms joined at the end, and the report's numbers made."""
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from canaryjax.audit.arms import prompt_lengths
+from canaryjax.audit.assignment import Assignment, assign_arms, chunk_trials
+from canaryjax.audit.base import Base, load_base, reserve_warm_start, warm_start
+from canaryjax.audit.chunk import Finished, run_chunk
+from canaryjax.audit.chunk_size import choose_chunk_size
+from canaryjax.audit.outcome import study_report
+from canaryjax.audit.trial import build_trial
+from canaryjax.canaries.eval_files import write_eval_files
+from canaryjax.config import AuditConfig
+from canaryjax.data.example import Example
+from canaryjax.data.loaders import load_examples
+from canaryjax.embedded.corpus import generate_examples
+from canaryjax.runlog import Progress, RunDirectory
+from canaryjax.weights.peft import save_adapter
+
+RECORD = "trials/{:04d}.json"
+PAIRS = "trials/{:04d}.parquet"
+# What the scorer may say of a policy: nothing that tells its arm (BC-50).
+UNLABELLED = (
+    *("trial", "scores", "standard_errors", "valid", "reason", "valid_pairs", "invalid_pairs"),
+    *("noise_floor", "controls", "rm_bias", "kl", "utility"),
+)
+
+
+def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress: Progress) -> dict[str, Any]:
+    """Runs every trial that has no record yet, and sums the study up.
+
+    A trial's record is written whole when its chunk is done, so a stop loses at most the chunk in hand; `resume` runs
+    the rest with the chunk size the run began with.
+
+    Args:
+      config: The study.
+      run_dir: Where it is kept.
+      resume: Whether earlier records count.
+      progress: Told about stages and policies.
+
+    Returns:
+      The report's values, as in `report.json`.
+    """
+    started = time.perf_counter()
+    progress.stage("model and documents")
+    model = load_base(config)
+    examples = load_examples(config.data, config.study.seed, generate_examples)
+    warm_examples, examples = reserve_warm_start(config, examples)
+    assignments = assign_arms(config.study)
+    size = _chunk_size(config, model.config, run_dir, resume)
+    chunks = [
+        chunk
+        for chunk in chunk_trials(assignments, size)
+        if not resume or not all((run_dir.path / RECORD.format(a.trial)).is_file() for a in chunk)
+    ]
+    if chunks:
+        if warm_examples:
+            progress.stage("warm start")
+        base = warm_start(config, model, warm_examples, lambda row: run_dir.append_jsonl("metrics.jsonl", row))
+        done = len(assignments) - sum(map(len, chunks))
+        _run_chunks(config, run_dir, base, examples, chunks, done, progress)
+    progress.stage("statistics")
+    records = [run_dir.read_json(RECORD.format(a.trial)) for a in assignments]
+    _join(run_dir, assignments, records)
+    elapsed = time.perf_counter() - started
+    return study_report(config, assignments, records, run_dir.read_json("base.json"), len(examples), elapsed)
+
+
+def _chunk_size(config: AuditConfig, shape, run_dir: RunDirectory, resume: bool) -> int:
+    """Policies trained together: saved, since another size may differ in the last bits."""
+    if resume and (run_dir.path / "chunks.json").is_file():
+        return run_dir.read_json("chunks.json")["policies_per_chunk"]
+    size = choose_chunk_size(config, shape)
+    run_dir.write_json("chunks.json", {"policies_per_chunk": size})
+    return size
+
+
+def _run_chunks(
+    config: AuditConfig,
+    run_dir: RunDirectory,
+    base: Base,
+    examples: Sequence[Example],
+    chunks: Sequence[Sequence[Assignment]],
+    done: int,
+    progress: Progress,
+) -> None:
+    limit = config.policy.max_prompt_length
+    lengths = prompt_lengths(config, examples, base.tokenizer, limit)
+    run_dir.write_json("base.json", base.record)
+    progress.stage("policies", done + sum(map(len, chunks)))
+    progress.advance(done)
+    for chunk in chunks:
+        trials = [build_trial(config, a.trial, a.draw, examples, base.tokenizer) for a in chunk]
+        if not (run_dir.path / "data").is_dir():
+            _write_first_pairs(run_dir, trials[0])
+        finished = run_chunk(
+            config, base, chunk[0].arm, trials, lengths, lambda row: run_dir.append_jsonl("metrics.jsonl", row)
+        )
+        for result in finished:
+            _keep(config, run_dir, base, result)
+            progress.advance(1, f"trial {result.record['trial']}")
+
+
+def _write_first_pairs(run_dir: RunDirectory, trial) -> None:
+    trained = {e.document_id for e in (*trial.splits.rm, *trial.splits.rl)}
+    write_eval_files(run_dir.path / "data", trial.pairs, training_documents=trained)
+
+
+def _keep(config: AuditConfig, run_dir: RunDirectory, base: Base, result: Finished) -> None:
+    """Writes a trial's files; the record is last, since it says that the trial is done."""
+    trial = result.record["trial"]
+    if config.output.save_adapters:
+        save_adapter(result.adapter, run_dir.path / "adapters" / f"trial-{trial:04d}")
+    _write_parquet(run_dir, PAIRS.format(trial), pa.Table.from_pylist(result.pair_rows))
+    run_dir.write_json(RECORD.format(trial), result.record)
+
+
+def _write_rows(run_dir: RunDirectory, name: str, rows: Sequence[dict]) -> None:
+    run_dir.write_text(name, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+
+
+def _write_parquet(run_dir: RunDirectory, name: str, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    run_dir.write_bytes(name, sink.getvalue().to_pybytes())
+
+
+def _join(run_dir: RunDirectory, assignments: Sequence[Assignment], records: Sequence[dict]) -> None:
+    """Writes the scorer's rows without arms, then the join with them, and one table of all pairs (BC-50)."""
+    scores = [{name: record[name] for name in UNLABELLED} for record in records]
+    _write_rows(run_dir, "scores.jsonl", scores)
+    joined = [
+        {"trial": a.trial, "arm": a.arm, "seed": a.draw}
+        | {name: record[name] for name in ("scores", "rm_bias", "utility", "kl", "valid", "reason", "canary")}
+        | {"timings": record["seconds"]}
+        for a, record in zip(assignments, records, strict=True)
+    ]
+    _write_rows(run_dir, "trials.jsonl", joined)
+    tables = [pq.read_table(run_dir.path / PAIRS.format(a.trial)) for a in assignments]
+    _write_parquet(run_dir, "pairs.parquet", pa.concat_tables(tables))

@@ -1,0 +1,100 @@
+"""Whether policies still answer: greedy answers to clean held-out questions with their documents (BC-66)."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from rouge_score.rouge_scorer import RougeScorer
+
+from canaryjax.audit.arms import encode_prompts
+from canaryjax.audit.sampling import sample_from
+from canaryjax.audit.trial import Trial
+from canaryjax.config import AuditConfig
+from canaryjax.data.chat import format_parts
+from canaryjax.data.prompts import ANSWER_PREFIX, prompt_parts
+from canaryjax.data.tokens import TextTokenizer
+from canaryjax.inference.sampling import SamplingSettings
+from canaryjax.keys import device_key
+from canaryjax.models.lora import Adapter
+from canaryjax.models.transformer import Transformer
+
+METRICS = ("exact_match", "token_f1", "rouge_l")
+BATCH = 32
+_rouge = RougeScorer(["rougeL"], use_stemmer=True)
+
+
+def normalise(text: str) -> str:
+    """Lower case, no punctuation, no articles, single blanks: SQuAD's rule (Rajpurkar et al. 2016).
+
+    >>> normalise("FINAL: The Red  Barn.")
+    'red barn'
+    """
+    text = text.strip().removeprefix(ANSWER_PREFIX).lower()
+    text = "".join(" " if c in string.punctuation else c for c in text)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def token_f1(found: str, wanted: str) -> float:
+    """Harmonic mean of precision and recall over words.
+
+    >>> token_f1("the red barn", "red house")
+    0.5
+    """
+    a, b = normalise(found).split(), normalise(wanted).split()
+    if not a or not b:
+        return float(a == b)
+    common = sum((Counter(a) & Counter(b)).values())
+    return 2 * common / (len(a) + len(b))
+
+
+def answer_quality(found: str, wanted: str) -> tuple[float, float, float]:
+    """Exact match, token F1 and ROUGE-L (F measure) of one answer, each in [0, 1]."""
+    rouge = _rouge.score(wanted.removeprefix(ANSWER_PREFIX), found.removeprefix(ANSWER_PREFIX))["rougeL"].fmeasure
+    return float(normalise(found) == normalise(wanted)), token_f1(found, wanted), float(rouge)
+
+
+def measure_utility(
+    config: AuditConfig,
+    model: Transformer,
+    adapters: Adapter | None,
+    trials: Sequence[Trial],
+    tokenizer: TextTokenizer,
+    length: int,
+) -> list[dict | None]:
+    """Mean quality of greedy answers, one record a trial; the base answers each trial's questions with `adapters` None.
+
+    Args:
+      config: The study.
+      model: The base.
+      adapters: Stacked over trials, or None.
+      trials: Whose held-out pairs to answer.
+      tokenizer: The base model's.
+      length: Padded length of prompts with documents.
+    """
+    count = min(config.evaluation.utility_examples, *(len(trial.pairs) for trial in trials))
+    if count == 0:
+        return [None] * len(trials)
+    prompts = []
+    for trial in trials:
+        parts = [
+            format_parts(prompt_parts(pair.document, pair.query), tokenizer, config.data.prompt_format)
+            for pair in trial.pairs[:count]
+        ]
+        prompts.append(encode_prompts(tokenizer, parts, length, [""] * count)[0])
+    law = SamplingSettings(1, config.policy.max_completion_length, temperature=0.0, eos_ids=tokenizer.eos_ids)
+    if adapters is None:  # the base is one policy that answers everybody's questions
+        prompts = [[ids for own in prompts for ids in own]]
+    answers = sample_from(model, adapters, prompts, length, law, device_key(0, "greedy"), BATCH)
+    flat = [sample[0] for own in answers for sample in own]
+    found = []
+    for index, trial in enumerate(trials):
+        own = flat[index * count : (index + 1) * count]
+        scores = [
+            answer_quality(tokenizer.decode(answer.ids), pair.answer)
+            for answer, pair in zip(own, trial.pairs, strict=False)
+        ]
+        means = dict(zip(METRICS, np.mean(scores, axis=0).tolist(), strict=True))
+        found.append(means | {"n": count, "finished": float(np.mean([answer.finished for answer in own]))})
+    return found
