@@ -67,9 +67,13 @@ def percentile_interval(draws: Floats, level: float, estimate: float | None, det
     if not draws.size:
         return no_interval(level, "bootstrap", "no usable resample", estimate)
     tail = (1.0 - level) / 2.0
+    # Means of equal numbers may differ in the last digits with the order of summation; that is no spread.
+    if np.ptp(draws) <= 1e-12 * np.abs(draws).max():
+        point = float(draws[0]) if estimate is None else estimate
+        reason = f"degenerate: all {draws.size} resamples are equal"
+        return Interval(point, point, level, "bootstrap", estimate, reason, detail)
     low, high = (float(q) for q in np.quantile(draws, [tail, 1.0 - tail]))
-    reason = f"degenerate: all {draws.size} resamples are equal" if np.ptp(draws) == 0 else None
-    return Interval(low, high, level, "bootstrap", estimate, reason, detail)
+    return Interval(low, high, level, "bootstrap", estimate, None, detail)
 
 
 def describe(scheme: str, asked: int, used: int) -> str:
@@ -176,7 +180,7 @@ def hierarchical_bootstrap(
         return no_interval(level, "bootstrap", "needs at least 2 seeds, found 1", estimate)
     if design == "crossed" and len({row.size for row in rows}) > 1:
         raise UserError(
-            f"values: a crossed design expects the same canaries under every seed; found rows of "
+            f"values: expected the same canaries under every seed in a crossed design; found rows of "
             f"{sorted({row.size for row in rows})} values; use design='nested' or complete the table"
         )
     draw = _nested_means if design == "nested" else _crossed_means
@@ -200,9 +204,7 @@ def _in_blocks(
 ) -> Floats:
     block = max(1, CELLS // sum(row.size for row in rows))
     sizes = [min(block, count - start) for start in range(0, count, block)]
-    # Means of equal numbers may differ in the last digit with the order of summation; that is no spread.
-    scale = max(float(np.abs(row).max()) for row in rows) or 1.0
-    return np.round(np.concatenate([draw(rows, size, rng) for size in sizes]) / scale, 14) * scale
+    return np.concatenate([draw(rows, size, rng) for size in sizes])
 
 
 def _nested_means(rows: list[Floats], count: int, rng: np.random.Generator) -> Floats:

@@ -66,7 +66,7 @@ def _as_array(values: Any, name: str) -> tuple[Floats, Any]:
         if raw.dtype.kind not in "biufO":
             raise TypeError(raw.dtype)
         return np.array(values, dtype=np.float64), values if isinstance(values, (list, tuple)) else raw
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{name}: expected real numbers; found {error}; pass one flat list of numbers") from error
 
 

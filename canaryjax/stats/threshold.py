@@ -143,7 +143,7 @@ def unattainable_reason(n0: int, fpr: float, rule: str) -> str:
     if fpr == 0.0:
         return f"rule {rule} cannot promise a false positive rate of 0 from any number of negatives"
     if rule == "conformal":
-        need = math.ceil(1 / (1 - exact_product(1, 1.0 - fpr))) - 1
+        need = math.ceil(round(1 / fpr, 9)) - 1
     else:
         need = math.ceil(math.log(1.0 - TOLERANCE_CONFIDENCE) / math.log1p(-fpr))
     return f"rule {rule} at a false positive rate of {fpr:g} needs at least {need} negatives, found {n0}"
