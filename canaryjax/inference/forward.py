@@ -40,6 +40,40 @@ def adapter_parts(adapter: Adapter | None) -> tuple[dict, float]:
     return ({}, 1.0) if adapter is None else (adapter.layers, adapter.scale)
 
 
+def run_context(
+    model: Transformer, adapter: Adapter | None, ids_bs: jax.Array, *, remat: bool = False
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Plain causal pass over right-padded rows, which need no mask: padding stands after every real token.
+
+    Args:
+      model: The base.
+      adapter: One policy's adapter, or None for the base itself.
+      ids_bs: int32 `[b, s]`.
+      remat: Recompute each layer in the backward pass instead of keeping its activations.
+
+    Returns:
+      Final states after the last norm, `[b, s, d]`; rotated keys and values of all layers, each `[l, b, s, k, h]`.
+    """
+    config = model.config
+    b, s = ids_bs.shape
+    tables = rope_tables(config, jnp.broadcast_to(jnp.arange(s), (b, s)))
+    lora, scale = adapter_parts(adapter)
+
+    def layer(x, xs):
+        block, pairs, settings = xs
+
+        def attend(q, k, v):
+            return attend_causal(q, k, v, settings.window, config), (k, v)
+
+        rope = jnp.where(settings.local, tables[1], tables[0])
+        return apply_block(block, pairs, scale, x, rope, attend, config)
+
+    x, (k, v) = jax.lax.scan(
+        jax.checkpoint(layer) if remat else layer, embed(model, ids_bs), (model.blocks, lora, layer_settings(config))
+    )
+    return rms_norm(x, model.final_norm, config), k, v
+
+
 def forward_shared(
     model: Transformer,
     adapter: Adapter | None,
