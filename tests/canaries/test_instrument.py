@@ -45,6 +45,15 @@ def test_a_larger_rate_only_adds_rows(signature, make_example):
         assert sets[0] < sets[1] < sets[2] < sets[3]
 
 
+def test_contrast_rows_stay_when_both_shares_grow(signature, make_example):
+    # Taken right after the triggered rows, the contrast rows of a small rate would become triggered at a larger one.
+    pool = [make_example(i) for i in range(83)]
+    runs = [run(pool, signature, p, None)[0] for p in (0.1, 0.2, 0.5)]
+    for kind in ("triggered", "contrast"):
+        sets = [{t.example_id for t in traces if t.kind == kind} for traces in runs]
+        assert sets[0] < sets[1] < sets[2]
+
+
 def test_contrast_defaults_to_the_rate_and_fits(signature, make_example):
     pool = [make_example(i) for i in range(11)]
     traces, _ = run(pool, signature, 0.5, None)
