@@ -190,10 +190,11 @@ def true_fpr_range(n0: int, rank: float, level: float = 0.90) -> Interval:
     place = as_number(rank, "rank")
     if not 1 <= place <= size:
         raise UserError(f"rank: expected 1 to n0 = {size}; found {rank!r}; pass the rank of the threshold")
-    law = sps.beta(size + 1 - place, place)
     tail = (1.0 - level) / 2.0
+    low, high = sps.beta.ppf([tail, 1.0 - tail], size + 1 - place, place)
+    mean = 1.0 - place / (size + 1)
     detail = None if place == int(place) else "approximate: the threshold lies between two negatives"
-    return Interval(float(law.ppf(tail)), float(law.ppf(1 - tail)), level, "beta", float(law.mean()), None, detail)
+    return Interval(float(low), float(high), level, "beta", mean, None, detail)
 
 
 def _undefined(low: Floats, high: Floats, target: float, rule: str, level: float, reason: str) -> DetectionRate:

@@ -87,14 +87,14 @@ def test_bootstrap_equals_a_slow_bootstrap_in_law(scheme):
     low, high = rng.integers(0, 30, 31), rng.integers(6, 36, 37)
     labels, pooled = np.repeat([0, 1], [31, 37]), np.concatenate([low, high])
     draws = []
-    for _ in range(2000):
+    for _ in range(1000):
         if scheme == "stratified":
             draws.append(stats.auroc(rng.choice(low, 31), rng.choice(high, 37)))
         else:
             pick = rng.integers(0, 68, 68)
             draws.append(stats.auroc(pooled[pick][labels[pick] == 0], pooled[pick][labels[pick] == 1]))
     fast = stats.auroc_interval(low, high, 0.90, "bootstrap", scheme=scheme, seed=4)
-    assert list(fast) == pytest.approx(np.quantile(draws, [0.05, 0.95]).tolist(), abs=0.012)
+    assert list(fast) == pytest.approx(np.quantile(draws, [0.05, 0.95]).tolist(), abs=0.015)
     assert fast.detail.startswith(scheme)
 
 

@@ -61,11 +61,11 @@ def test_expected_false_positive_rate_of_both_rules():
 def test_expected_rate_is_what_fresh_policies_show(rule):
     rng = np.random.default_rng(7)
     rates = []
-    for _ in range(400):
+    for _ in range(200):
         cut = stats.tpr_at_fpr(rng.normal(size=50), [0], rule=rule).threshold
         rates.append(sps.norm.sf(cut))
     expected = stats.tpr_at_fpr(range(50), [0], rule=rule).expected_fpr
-    assert np.mean(rates) == pytest.approx(expected, abs=0.008)  # standard error 0.002
+    assert np.mean(rates) == pytest.approx(expected, abs=0.01)  # standard error 0.003
 
 
 def test_true_rate_range_at_50_is_4_to_17_percent():
