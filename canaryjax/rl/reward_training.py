@@ -1,0 +1,241 @@
+"""Trains the reward models of several policies in one program."""
+
+import functools
+import math
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from canaryjax.models.transformer import Transformer
+from canaryjax.rl.accumulation import sum_passes
+from canaryjax.rl.dropout import drop_inputs
+from canaryjax.rl.metrics import Log, MetricLog, plain_number
+from canaryjax.rl.optimizer import TrainState, apply_gradients, init_state, make_optimizer, select_tree
+from canaryjax.rl.order import padded_batches, row_order, take_rows
+from canaryjax.rl.reward_model import (
+    RewardModel,
+    RewardRows,
+    balance_weights,
+    finish_reward,
+    init_reward_model,
+    reward_loss,
+    reward_sums,
+    score_rewards,
+)
+from canaryjax.rl.settings import RewardModelSettings, require
+from canaryjax.stats.detection import auroc
+
+INIT, DROPOUT = 0, 1  # purposes of a policy's key
+
+
+def train_reward_models(
+    model: Transformer,
+    rows: RewardRows,
+    settings: RewardModelSettings,
+    keys_p: jax.Array,
+    log: Log | None = None,
+    *,
+    log_every: int = 10,
+) -> tuple[RewardModel, dict]:
+    """Trains one reward model a policy on that policy's rows, all in one program.
+
+    Each policy's result depends on its own rows and key alone, to float32 rounding.
+
+    Args:
+      model: The base, never changed.
+      rows: Labelled responses; g must divide both batch sizes.
+      settings: How to train.
+      keys_p: Typed keys `[p]`: initial values, order and dropout.
+      log: Called with one record a logged update and policy; see `MetricLog`.
+      log_every: Updates between transfers of metrics from the device.
+
+    Returns:
+      Reward models stacked over policies, and per-policy NumPy arrays `[p]`: `valid`, `heldout_loss`,
+      `heldout_accuracy`, `heldout_auc` (NaN where undefined), `updates` (done before stopping); and `seconds`.
+
+    Raises:
+      UserError: Batch sizes that split a row, no training row, or patience without held-out rows.
+    """
+    started = time.perf_counter()
+    plan = _plan(rows, settings, keys_p)
+    rows = _balanced(rows) if settings.balance else rows
+    step = _step_program(settings, len(plan.batches))
+    state = _new_state(settings, len(plan.batches), model, keys_p)
+    stopping = _Stopping(settings, state.params)
+    metrics = MetricLog(log, "reward_model", log_every)
+    for update, index_pb in enumerate(plan.batches):
+        state, out = step(model, state, rows, index_pb, keys_p)
+        metrics.add(update, out)
+        last = update + 1 == len(plan.batches)
+        if stopping.wanted and (last or (update + 1) % settings.eval_every == 0):
+            heldout = _evaluate(model, state.params, rows, plan, settings)
+            state = stopping.update(update + 1, heldout["heldout_loss"], state)
+            if not np.asarray(state.active & state.valid).any():
+                break
+    metrics.flush()
+    trained = stopping.best if stopping.wanted else state.params
+    updates = np.where(stopping.stopped_at < 0, update + 1, stopping.stopped_at)
+    result = {"valid": np.asarray(state.valid), "updates": updates}
+    result |= _evaluate(model, trained, rows, plan, settings) | {"seconds": time.perf_counter() - started}
+    if log:
+        for policy in range(len(updates)):
+            values = {name: plain_number(x[policy]) for name, x in result.items() if name != "seconds"}
+            log({"stage": "reward_model_heldout", "policy": policy, **values})
+    return trained, result
+
+
+class _Plan:
+    """Which rows each update and evaluation takes: int32 `[updates, p, rows]` and `[p, chunks, rows]`, -1 for none."""
+
+    def __init__(self, batches, heldout):
+        self.batches, self.heldout = batches, heldout
+
+
+def _plan(rows: RewardRows, settings: RewardModelSettings, keys_p) -> _Plan:
+    g = rows.response_ids.shape[2]
+    for name in ("train_batch_size", "eval_batch_size"):
+        size = getattr(settings, name)
+        require(size % g == 0, f"{name} a multiple of the {g} responses of a row", size, "a row is never split")
+    heldout = np.asarray(rows.heldout_mask)
+    require(bool((~heldout).any(axis=1).all()), "training rows for every policy", 0, "hold fewer rows out")
+    patience = settings.early_stopping_patience
+    some = bool(heldout.any(axis=1).all())
+    require(some or patience is None, "held-out rows for early stopping", 0, "hold rows out, or set patience to None")
+    per_update = settings.train_batch_size // g * settings.grad_accumulation
+    orders = [row_order(key, np.flatnonzero(~held), settings.epochs) for key, held in zip(keys_p, heldout, strict=True)]
+    updates = max(math.ceil(len(order) / per_update) for order in orders)
+    per_chunk = settings.eval_batch_size // g
+    chunks = math.ceil(heldout.sum(axis=1).max() / per_chunk)
+    return _Plan(
+        batches=np.stack([padded_batches(order, per_update, updates) for order in orders], axis=1),
+        heldout=np.stack([padded_batches(np.flatnonzero(held), per_chunk, chunks) for held in heldout]),
+    )
+
+
+def _balanced(rows: RewardRows) -> RewardRows:
+    """Balances the labels of each policy's training rows; held-out rows keep their weights."""
+    labels, weights = np.asarray(rows.labels), np.array(rows.weights, np.float32)
+    for policy, training in enumerate(~np.asarray(rows.heldout_mask)):
+        weights[policy, training] = balance_weights(labels[policy, training], weights[policy, training])
+    return rows.replace(weights=jnp.asarray(weights))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _new_state(settings: RewardModelSettings, updates: int, model: Transformer, keys_p: jax.Array) -> TrainState:
+    def one(key):
+        return init_reward_model(jax.random.fold_in(key, INIT), model.config, settings.adapter)
+
+    return init_state(make_optimizer(settings.optimizer, updates), jax.vmap(one)(keys_p))
+
+
+@functools.cache  # one compiled program for all chunks of a study
+def _step_program(settings: RewardModelSettings, updates: int):
+    optimizer = make_optimizer(settings.optimizer, updates)
+
+    @functools.partial(jax.jit, donate_argnums=(1,))
+    def step(model, state, rows, index_pb, keys_p):
+        def one(state, rows, index, key):
+            batch = take_rows(rows, index)
+            batch = batch.replace(weights=jnp.where(index[:, None] >= 0, batch.weights, 0.0))
+            key = jax.random.fold_in(jax.random.fold_in(key, DROPOUT), state.step)
+
+            def loss(params):
+                adapter = drop_inputs(params.adapter, key, settings.adapter.dropout)
+                scorer = params.replace(adapter=adapter)
+                return finish_reward(
+                    sum_passes(lambda part: _sums(model, scorer, part, settings), batch, settings.grad_accumulation),
+                    settings.center_coefficient,
+                )
+
+            (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(state.params)
+            state, norm = apply_gradients(optimizer, state, value, gradients)
+            return state.replace(step=state.step + 1), metrics | {"grad_norm": norm, "valid": state.valid}
+
+        return jax.vmap(one)(state, rows, index_pb, keys_p)
+
+    return step
+
+
+def _sums(model, scorer, part: RewardRows, settings: RewardModelSettings):
+    rewards = score_rewards(
+        model,
+        scorer,
+        part.context_ids,
+        part.context_mask,
+        part.response_ids,
+        part.response_mask,
+        remat=settings.remat,
+    )
+    return reward_sums(rewards, part.labels, part.weights)
+
+
+@jax.jit
+def _score_chunks(model, params, rows, index_pcb):
+    """Rewards of rows by number, chunk after chunk: float32 `[p, chunks, rows, g]`."""
+
+    def one(params, rows, index_cb):
+        def chunk(index):
+            part = take_rows(rows, index)
+            return score_rewards(
+                model, params, part.context_ids, part.context_mask, part.response_ids, part.response_mask
+            )
+
+        return jax.lax.map(chunk, index_cb)
+
+    return jax.vmap(one)(params, rows, index_pcb)
+
+
+def _evaluate(model, params, rows: RewardRows, plan: _Plan, settings: RewardModelSettings) -> dict[str, np.ndarray]:
+    """Held-out loss, accuracy and AUC of each policy, NaN where there is nothing to measure."""
+    policies, chunks = plan.heldout.shape[:2]
+    names = ("heldout_loss", "heldout_accuracy", "heldout_auc")
+    result = {name: np.full(policies, np.nan) for name in names}
+    if chunks == 0:
+        return result
+    rewards_p = np.asarray(_score_chunks(model, params, rows, plan.heldout))
+    for policy in range(policies):
+        index = plan.heldout[policy].ravel()
+        real = index >= 0
+        index, rewards = index[real], rewards_p[policy].reshape(len(real), -1)[real]
+        labels, weights = np.asarray(rows.labels[policy])[index], np.asarray(rows.weights[policy])[index]
+        weighed = weights > 0
+        if not weighed.any() or not np.isfinite(rewards[weighed]).all():
+            continue
+        loss, metrics = reward_loss(
+            jnp.asarray(rewards), labels, weights, center_coefficient=settings.center_coefficient
+        )
+        area = auroc(rewards[weighed & (labels < 0.5)], rewards[weighed & (labels > 0.5)])
+        values = (float(loss), float(metrics["accuracy"]), np.nan if area is None else area)
+        for name, value in zip(names, values, strict=True):
+            result[name][policy] = value
+    return result
+
+
+class _Stopping:
+    """Early stopping of each policy by its own held-out loss; keeps each one's best parameters."""
+
+    def __init__(self, settings: RewardModelSettings, params_p: RewardModel):
+        policies = params_p.head_b.shape[0]
+        self.wanted = settings.early_stopping_patience is not None
+        self.patience = settings.early_stopping_patience
+        self.best = jax.tree.map(jnp.copy, params_p) if self.wanted else None
+        self.stopped_at = np.full(policies, -1)
+        self._lowest = np.full(policies, np.inf)
+        self._misses = np.zeros(policies, int)
+
+    def update(self, updates: int, loss_p: np.ndarray, state: TrainState) -> TrainState:
+        """Takes one evaluation after `updates` updates; returns the state with stopped policies inactive."""
+        running = self.stopped_at < 0
+        better = running & (loss_p < self._lowest)  # False for NaN
+        self.best = _keep_better(jnp.asarray(better), state.params, self.best)
+        self._lowest = np.where(better, loss_p, self._lowest)
+        self._misses = np.where(better, 0, self._misses + running)
+        self.stopped_at[running & (self._misses >= self.patience)] = updates
+        return state.replace(active=jnp.asarray(self.stopped_at < 0))
+
+
+@jax.jit
+def _keep_better(better_p, new, old):
+    return jax.vmap(select_tree)(better_p, new, old)
