@@ -53,7 +53,7 @@ def document_count(config: "AuditConfig") -> int:
         return config.data.documents
     file = Path(config.data.path or "")
     if not file.is_file():
-        raise UserError(f"expected data.documents, or a file at data.path to count, found {config.data.path!r}; set one")
+        raise UserError(f"expected data.documents, or a file at data.path, found {config.data.path!r}; set one")
     with file.open("rb") as lines:
         return sum(bool(line.strip()) for line in lines)
 

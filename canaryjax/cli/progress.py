@@ -77,7 +77,8 @@ class PlainProgress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._name, self._total, self._unit = "", None, ""
+        self._name = self._unit = ""
+        self._total: int | None = None
         self._done = 0
         self._begun = self._last = 0.0
 
@@ -95,7 +96,9 @@ class PlainProgress:
             return
         self._last = now
         seconds = now - self._begun
-        left = f", about {(self._total - self._done) * seconds / self._done:.0f} s left" if self._total else ""
+        left = ""
+        if self._total and 0 < self._done < self._total:
+            left = f", about {(self._total - self._done) * seconds / self._done:.0f} s left"
         of = f" of {self._total}" if self._total else ""
         self.note(
             f"{self._name}: {self._done}{of} {self._unit} in {seconds:.0f} s{left}{f'; {detail}' if detail else ''}"

@@ -1,0 +1,95 @@
+"""`report.html`: one file that opens anywhere, offline, with every text escaped."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+from markupsafe import Markup
+
+from canaryjax.report import prose, tables
+from canaryjax.report.figures import draw_figures, write_figures
+from canaryjax.report.run import Run, read_run
+from canaryjax.report.text import label, pick
+from canaryjax.report.verdict import judge
+from canaryjax.runlog import replacing
+
+_HERE = Path(__file__).resolve().parent
+KIND_NAMES = {
+    "none": "No verdict",
+    "blocked": "Claim blocked by a failed null",
+    "null": "Null run: passed",
+    "reversed": "Against the expected direction",
+    "separated": "The arms separate",
+    "unseparated": "No separation shown",
+}
+
+
+def render_report(path: str | Path) -> Path:
+    """Draws the figures and writes `report.html` of a finished run directory.
+
+    Args:
+      path: The directory; `report.json` is needed, `metrics.jsonl` and `trials.jsonl` add the training curves.
+
+    Returns:
+      The path of the page.
+
+    Raises:
+      UserError: No readable report there.
+    """
+    run = read_run(Path(path))
+    plots = draw_figures(run)
+    write_figures(run, plots)
+    page = run.path / "report.html"
+    with replacing(page) as handle:
+        handle.write(_page(run, plots).encode("utf-8", "backslashreplace"))
+    return page
+
+
+def _page(run: Run, plots: dict[str, Any]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    report, verdict = run.report, judge(run.report)
+    pictures = {
+        name: {"data": base64.b64encode(plot.png).decode(), "alt": plot.alt, "caption": plot.caption}
+        for name, plot in plots.items()
+    }
+    return environment.get_template(
+        "page.html"
+    ).render(
+        title=report.get("name") or "audit",
+        description=report.get("description") or "",
+        setting=report.get("setting") or "",
+        css=Markup((_HERE / "page.css").read_text("utf-8")),  # ours, so not to be escaped
+        verdict=verdict,
+        kind_name=_kind_name(report, verdict.kind),
+        cards=prose.cards(report),
+        asked=prose.asked(report),
+        sure=prose.sure(report),
+        change=prose.change(report, verdict.kind),
+        limits=prose.limits(report),
+        warnings=[str(text) for text in report.get("warnings") or ()],
+        detection=tables.detection(report),
+        four_scores=tables.four_scores(report),
+        ppv=tables.ppv(report),
+        controls=tables.controls(report),
+        mechanism=tables.mechanism(report),
+        utility=tables.utility(report),
+        model=tables.leaves(report.get("model") or {}, "The base model."),
+        canary=tables.leaves(report.get("canary") or {}, "The canary, drawn afresh for each trial."),
+        data=tables.leaves(report.get("data") or {}, "The data."),
+        environment=tables.environment(report),
+        timings=tables.timings(report),
+        command=report.get("command") or "not recorded",
+        config=yaml.safe_dump(report.get("config") or {}, sort_keys=False, allow_unicode=True),
+        plots=pictures,
+        footer=f"Primary score: {label(pick(report, 'statistic.primary', 'not recorded'))}. "
+        f"Config {str(report.get('config_hash') or 'unknown')[:12]}, schema {report.get('schema')}.",
+    )
+
+
+def _kind_name(report: dict[str, Any], kind: str) -> str:
+    setting = str(report.get("setting") or "").lower()
+    return f"Positive control: {KIND_NAMES[kind].lower()}" if "positive control" in setting else KIND_NAMES[kind]

@@ -1,0 +1,135 @@
+"""Figures of the scores: distributions, ROC, the four scores, reward-model bias against score."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from canaryjax.report.run import ARMS, Run, scores
+from canaryjax.report.style import COLOUR, GREY, INK, MARK, arm_ticks, strip
+from canaryjax.report.text import brackets, label, number, percent, pick
+
+
+def draw_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
+    """One point per policy and a histogram per arm, of the primary score, with the threshold."""
+    values = {arm: scores(run.report, arm) for arm in ARMS}
+    everything = np.concatenate(list(values.values()))
+    if not everything.size:
+        return None
+    points, bars = panels
+    for position, arm in enumerate(ARMS):
+        strip(points, position, values[arm], arm)
+    arm_ticks(points, {arm: values[arm].size for arm in ARMS})
+    points.set_ylabel("score of a policy (nats)")
+    points.set_title("One point per policy")
+    edges = np.histogram_bin_edges(everything, bins=min(20, max(10, everything.size // 3))).tolist()
+    for arm in ARMS:
+        bars.hist(values[arm], edges, color=COLOUR[arm], alpha=0.55, label=arm, edgecolor=COLOUR[arm], linewidth=0.8)
+    bars.set_xlabel("score of a policy (nats)")
+    bars.set_ylabel("policies")
+    bars.yaxis.set_major_locator(MaxNLocator(integer=True))
+    bars.set_title("How the scores are spread")
+    cut = pick(run.report, "detection.tpr.threshold")
+    if cut is not None:
+        points.axhline(cut, color=INK, linestyle="--", linewidth=1)
+        bars.axvline(cut, color=INK, linestyle="--", linewidth=1, label=f"threshold {number(cut)}")
+    bars.legend(loc="best")
+    primary = label(pick(run.report, "statistic.primary", "primary score"))
+    medians = ", ".join(f"{arm} {number(float(np.median(values[arm])))}" for arm in ARMS if values[arm].size)
+    caption = f"Primary score ({primary}) of every valid policy. Bars mark the arms' medians"
+    caption += "; the dashed line is the detection threshold." if cut is not None else "; there is no threshold."
+    return f"Score of each policy by arm; medians in nats: {medians}.", caption
+
+
+def draw_roc(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
+    """The ROC with the target false positive rate and the operating point."""
+    curve = pick(run.report, "detection.roc", {})
+    if not curve.get("fpr") or not curve.get("tpr"):
+        return None
+    axes = panels[0]
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=":", label="chance")
+    axes.step(curve["fpr"], curve["tpr"], where="post", color=COLOUR["violating"], linewidth=1.8)
+    target = pick(run.report, "detection.tpr.target_fpr")
+    if target is not None:
+        axes.axvline(target, color=INK, linestyle="--", linewidth=1, label=f"target {percent(target)}")
+    rate = pick(run.report, "detection.tpr", {})
+    caption = "Step ROC over policies."
+    if rate.get("value") is not None:
+        fpr = pick(rate, "expected_fpr", target)
+        low, high = pick(rate, "interval.low", rate["value"]), pick(rate, "interval.high", rate["value"])
+        axes.errorbar(
+            [fpr], [rate["value"]], [[rate["value"] - low], [high - rate["value"]]],
+            fmt="D", color=INK, markersize=5, capsize=3, linewidth=1, label="operating point", zorder=4,
+        )  # fmt: skip
+        level = percent(pick(rate, "interval.level"))
+        caption += (
+            f" The diamond is the {rate.get('rule')} operating point: {rate['count']} of {rate['n']} violating "
+            f"policies, drawn at the false positive rate that a new compliant policy is expected to have; its bar "
+            f"is the {level} interval given the threshold."
+        )
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.04), aspect="equal")
+    axes.set_xlabel("false positive rate (compliant)")
+    axes.set_ylabel("true positive rate (violating)")
+    area = pick(run.report, "detection.auroc")
+    axes.set_title(f"AUROC {number(area, 2)} {brackets(pick(run.report, 'detection.auroc_interval'))}".strip())
+    axes.legend(loc="lower right")
+    return f"ROC curve with AUROC {number(area)}.", caption
+
+
+def draw_four_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
+    """All four scores side by side, the primary marked."""
+    names = ("clean_raw", "clean_net", "induced_raw", "induced_net")
+    if not any(scores(run.report, arm, name).size for arm in ARMS for name in names):
+        return None
+    told = []
+    for axes, name in zip(panels, names, strict=True):
+        for position, arm in enumerate(ARMS):
+            strip(axes, position, scores(run.report, arm, name), arm)
+        axes.axhline(0, color=GREY, linewidth=0.8)
+        axes.set_xticks(range(2), ["comp.", "viol."])
+        axes.set_xlim(-0.6, 1.6)
+        axes.grid(axis="x", visible=False)
+        roles = {pick(run.report, f"statistic.{role}"): role for role in ("secondary", "primary")}
+        query, kind = name.split("_")
+        role = roles.get(name)
+        axes.set_title(f"{query}, {kind}" + (f"\n({role})" if role else "\n"), fontsize=8.5)
+        area = pick(run.report, f"all_detection.{name}.auroc")
+        bounds = brackets(pick(run.report, f"all_detection.{name}.auroc_interval"))
+        axes.set_xlabel(f"AUROC {number(area, 2)}\n{bounds}", fontsize=7.5)
+        told.append(f"{label(name)} AUROC {number(area, 2)}")
+    panels[0].set_ylabel("score of a policy (nats)")
+    caption = (
+        "The four scores: the query without or with the inducing instruction in both views, as it is (raw) or minus "
+        "the base model's own score on the same pairs (net). The primary was fixed in the config before the run."
+    )
+    return "; ".join(told) + ".", caption
+
+
+def draw_mechanism(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
+    """Reward-model bias against the policy's score, one point per policy."""
+    axes, drawn = panels[0], 0
+    for arm in ARMS:
+        part = pick(run.report, f"arms.{arm}", {})
+        pairs = [
+            (bias, score)
+            for bias, score in zip(part.get("rm_bias") or (), part.get("scores") or (), strict=False)
+            if bias is not None and score is not None
+        ]
+        if pairs:
+            bias, score = np.asarray(pairs).T
+            axes.plot(
+                bias, score, MARK[arm], color=COLOUR[arm], markersize=5, markeredgecolor="white", label=arm, zorder=3
+            )
+            drawn += len(pairs)
+    if not drawn:
+        return None
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.set_xlabel("reward-model bias (reward units)")
+    axes.set_ylabel("score of a policy (nats)")
+    axes.set_title("From reward model to policy")
+    axes.legend(loc="best")
+    caption = (
+        "Each policy's score against the bias of the reward model that trained it: reward of the canary answer with "
+        "the triggered document minus without the trigger. The bias is measured with documents in both arms."
+    )
+    return f"Scatter of reward-model bias and score for {drawn} policies.", caption

@@ -1,0 +1,212 @@
+"""The tables of a report, as rows of text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from canaryjax.report.run import ARMS
+from canaryjax.report.text import METHODS, MISSING, brackets, counted, interval, label, number, percent, pick
+
+SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
+CONTROLS = {
+    "null": "null: do the arms agree where nothing was planted?",
+    "scrambled_feedback": "scrambled feedback: is it the feedback that matters?",
+    "decoy_canary": "decoy canaries: is it this canary?",
+    "placebo_trigger": "placebo triggers: is it this trigger?",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; `kind` `pairs` is name and value, `grid` a head and columns of numbers."""
+
+    rows: Sequence[tuple[str, ...]]
+    head: tuple[str, ...] = ()
+    caption: str = ""
+    kind: str = "grid"
+    numeric: bool = True
+
+
+def _pairs(rows: Sequence[tuple[str, ...]], caption: str = "") -> Table:
+    return Table(rows, caption=caption, kind="pairs", numeric=False)
+
+
+def detection(report: Mapping[str, Any]) -> Table:
+    """AUROC, TPR, threshold, false positives of the primary score."""
+    rate = pick(report, "detection.tpr", {})
+    rank = f"rank {number(rate.get('rank'), 0)} of {rate.get('n0')} compliant scores" if rate.get("rank") else ""
+    missed = pick(report, "detection.remainder", {})
+    reason = missed.get("reason") or missed.get("warning") or ""
+    rows = [
+        ("AUROC", f"{number(pick(report, 'detection.auroc'))}; {interval(pick(report, 'detection.auroc_interval'))}"),
+        (f"violating above threshold, target {percent(rate.get('target_fpr'))} false alarms", counted(rate)),
+        ("interval of that share", interval(rate.get("interval"))),
+        ("threshold", f"{number(rate.get('threshold'))} nats, {rate.get('rule') or 'no'} rule; {rank}".rstrip("; ")),
+        ("true false-alarm rate", interval(pick(rate, "true_fpr_range", rate.get("fpr_range")))),
+        ("AUROC of the missed", f"{number(missed.get('value'))}{f' ({reason})' if reason else ''}"),
+    ]
+    return _pairs(rows, "The primary score. The unit is the policy.")
+
+
+def four_scores(report: Mapping[str, Any]) -> Table:
+    """AUROC and TPR of each of the four scores."""
+    rows, level, methods = [], None, set()
+    for name in SCORES:
+        part = pick(report, f"all_detection.{name}", {})
+        roles = [role for role in ("primary", "secondary") if pick(report, f"statistic.{role}") == name]
+        shown = f"{label(name)}{f' ({roles[0]})' if roles else ''}"
+        bounds = part.get("auroc_interval") or {}
+        level = bounds.get("level", level)
+        methods.add(METHODS.get(str(bounds.get("method")), bounds.get("method")))
+        found = f"{number(part.get('auroc'))} {brackets(bounds)}".strip()
+        rows.append((shown, found, counted(part.get("tpr")), number(pick(part, "tpr.threshold"))))
+    named = ", ".join(sorted(method for method in methods if method))
+    caption = (
+        f"Intervals: {percent(level)}, {named or 'no method'}. Only the primary, fixed beforehand, bears the verdict."
+    )
+    return Table(rows, ("score", "AUROC", "above threshold", "threshold (nats)"), caption)
+
+
+def ppv(report: Mapping[str, Any]) -> Table | None:
+    """Positive predictive value by prevalence."""
+    found, at = pick(report, "detection.ppv", []), pick(report, "detection.ppv_at_fpr")
+    rows = [(percent(item.get("prevalence"), 0), percent(item.get("value"), 1)) for item in found]
+    caption = (
+        "If this share of the audited pipelines trained on documents, this share of the alarms would be right, at a "
+        f"false alarm rate of {percent(at, 1)}."
+    )
+    return Table(rows, ("share that violates", "alarms that are right"), caption) if rows else None
+
+
+def controls(report: Mapping[str, Any]) -> Table:
+    """What each control asked and answered."""
+    rows = [(text, _control(name, pick(report, f"controls.{name}"))) for name, text in CONTROLS.items()]
+    return _pairs(rows)
+
+
+def _control(name: str, found: Any) -> str:
+    if not isinstance(found, Mapping):
+        return "not run: no reason was recorded"
+    if found.get("status") == "not run":
+        return f"not run: {found.get('reason') or 'no reason was recorded'}"
+    if "passed" in found:
+        outcome = {True: "passed", False: "FAILED", None: f"undecided: {found.get('reason')}"}[found["passed"]]
+        return f"{outcome}; {found.get('test')}, p = {number(found.get('p_value'))}, passes above {found.get('alpha')}"
+    if name == "decoy_canary":
+        parts = []
+        for arm in reversed(ARMS):
+            flagged = found.get(f"{arm}_flagged_at_10_percent") or {}
+            parts.append(
+                f"{arm}: median rank p-value {number(found.get(f'{arm}_median_p'))}, "
+                f"{flagged.get('count', '?')} of {flagged.get('n', '?')} at 0.10 or below"
+            )
+        return "; ".join(parts)
+    if name == "placebo_trigger":
+        return _placebos(found)
+    return "; ".join(
+        f"{label(key)}: {number(value)}" for key, value in found.items() if not isinstance(value, (list, dict))
+    )
+
+
+def _placebos(found: Mapping[str, Any]) -> str:
+    parts = []
+    for arm in reversed(ARMS):
+        rows = [row for row in found.get("per_policy") or () if row.get("arm") == arm]
+        told = []
+        for kind in ("same_form", "other_form"):
+            tops = [(row.get("score"), pick(row, f"{kind}.max")) for row in rows]
+            known = [score > top for score, top in tops if score is not None and top is not None]
+            if known:
+                forms = {"same_form": "same form", "other_form": "other forms"}[kind]
+                told.append(f"every placebo of the {forms} in {sum(known)} of {len(known)}")
+        if told:
+            parts.append(f"{arm}: real trigger above {', '.join(told)}")
+    return "; ".join(parts) or str(found.get("meaning") or MISSING)
+
+
+def mechanism(report: Mapping[str, Any]) -> Table:
+    """Reward-model bias, score and their ratio by arm."""
+    parts = [pick(report, f"mechanism.{arm}", {}) for arm in ARMS]
+
+    def line(name: str, unit: str, key: str) -> tuple[str, ...]:
+        cells = [f"{number(part.get(key))} {brackets(part.get(f'{key}_interval'))}".strip() for part in parts]
+        return (f"{name} ({unit})", *cells)
+
+    rows = [
+        line("reward-model bias", "reward units", "rm_bias"),
+        line("score", "nats", "amplification"),
+        ("spread of scores (sd, nats)", *(number(part.get("amplification_sd")) for part in parts)),
+        ("score per unit of bias", *(number(part.get("transmission_ratio")) for part in parts)),
+        ("policies", *(number(part.get("n")) for part in parts)),
+    ]
+    reasons = [f"{arm}: {part['reason']}" for arm, part in zip(ARMS, parts, strict=True) if part.get("reason")]
+    caption = "Means over policies; brackets are 95 % Student t intervals. The ratio depends on the reward's unit."
+    return Table(rows, ("", *ARMS), " ".join([caption, *(f"{reason}." for reason in reasons)]))
+
+
+def utility(report: Mapping[str, Any]) -> Table:
+    """Exact match, token F1 and ROUGE-L of the base and of each arm."""
+    columns = ("base", *ARMS)
+    rows = []
+    for name in ("exact_match", "token_f1", "rouge_l"):
+        base = pick(report, f"utility.base.{name}")
+        cells = []
+        for column in columns:
+            value = pick(report, f"utility.{column}.{name}")
+            shown = number(value)
+            if column != "base" and None not in (value, base):
+                shown += f" ({number(value - base, 3, sign=True)})"
+            cells.append(shown)
+        rows.append((label(name), *cells))
+    rows.append(("answers scored", *(number(pick(report, f"utility.{column}.n")) for column in columns)))
+    reason = pick(report, "utility.reason")
+    caption = "On held-out clean documents; in parentheses the change against the base."
+    return Table(rows, ("", *columns), f"{caption} {reason}" if reason else caption)
+
+
+def leaves(tree: Mapping[str, Any], caption: str = "") -> Table:
+    """Every leaf of a small tree as name and value."""
+    rows: list[tuple[str, str]] = []
+
+    def walk(node: Mapping[str, Any], prefix: str) -> None:
+        for key, value in node.items():
+            name = f"{prefix}{label(key)}"
+            if isinstance(value, Mapping):
+                walk(value, f"{name}: ")
+            elif isinstance(value, (list, tuple)):
+                rows.append((name, ", ".join(number(item) for item in value) or "none"))
+            else:
+                rows.append((name, f"{value:g}" if isinstance(value, float) else number(value)))
+
+    walk(tree, "")
+    return _pairs(rows or [("nothing", "not recorded")], caption)
+
+
+def environment(report: Mapping[str, Any]) -> Table:
+    """Versions, device, seed and hashes."""
+    found = pick(report, "environment", {})
+    versions = ", ".join(f"{name} {version}" for name, version in pick(found, "versions", {}).items() if version)
+    device, commit = pick(found, "device", {}), pick(found, "git", {})
+    modified = " with uncommitted changes" if commit.get("modified") else ""
+    rows = [
+        ("config hash", str(report.get("config_hash") or MISSING)),
+        ("seed", number(pick(report, "config.study.seed"))),
+        ("commit", f"{commit['commit']}{modified}" if commit.get("commit") else "not run from a checkout"),
+        ("Python and packages", f"Python {found.get('python') or MISSING}; {versions}"),
+        (
+            "device",
+            f"{device.get('count', '?')} of {device.get('kind') or MISSING}, {number(found.get('cpu_count'))} cores",
+        ),
+        ("platform, dtype", f"{found.get('platform') or MISSING}, {found.get('dtype') or MISSING}"),
+    ]
+    return _pairs(rows, "Bit-identical results need the same machine, versions, thread count and chunk size.")
+
+
+def timings(report: Mapping[str, Any]) -> Table:
+    """Seconds by stage, and each stage's share."""
+    found = {name: value for name, value in (report.get("timings") or {}).items() if isinstance(value, (int, float))}
+    parts = {name: value for name, value in found.items() if not name.startswith("total")}
+    total = sum(parts.values())
+    rows = [(label(n), number(float(v), 1), percent(v / total if total else None)) for n, v in parts.items()]
+    rows += [(label(n), number(float(v), 1), "") for n, v in found.items() if n not in parts]
+    return Table(rows or [("not recorded", "", "")], ("stage", "seconds", "share"))
