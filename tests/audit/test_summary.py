@@ -1,0 +1,62 @@
+"""The report's statistics, on scores small enough to work by hand."""
+
+import numpy as np
+import pytest
+
+from canaryjax.audit.measure import clustered_error
+from canaryjax.audit.summary import decoy_control, detection, mechanism, placebo_control
+from canaryjax.config.schema import StatisticConfig
+
+
+def test_perfect_separation_of_ten_and_ten():
+    found = detection([i / 10 for i in range(10)], [2 + i for i in range(10)], StatisticConfig(), seed=0)
+    assert found["auroc"] == 1.0
+    assert found["auroc_interval"]["method"] == "newcombe"  # bootstrap and DeLong would give [1, 1]
+    assert 0.8 < found["auroc_interval"]["low"] < 1.0
+    # Conformal: the ceil(11 * 0.9) = 10th smallest of ten, the largest.
+    assert found["tpr"]["threshold"] == 0.9
+    assert (found["tpr"]["count"], found["tpr"]["n"]) == (10, 10)
+    # A new compliant policy exceeds the largest of ten with probability 1/11: PPV at even odds 1 / (1 + 1/11).
+    assert found["ppv"][0] == {"prevalence": 0.5, "value": pytest.approx(11 / 12)}
+
+
+def test_too_few_compliant_policies_give_no_threshold_but_a_reason():
+    found = detection([0.0] * 8, [1.0] * 8, StatisticConfig(), seed=0)
+    assert found["tpr"]["value"] is None
+    assert "at least 9" in found["tpr"]["reason"]
+    assert found["ppv"][0]["value"] is None
+
+
+def test_an_arm_without_valid_policies_is_null_with_a_reason():
+    found = detection([], [1.0, 2.0], StatisticConfig(), seed=0)
+    assert found["auroc"] is None
+    assert found["auroc_reason"]
+
+
+def test_a_transmission_ratio_over_next_to_nothing_is_null():
+    assert mechanism([0.5, 0.5], [0.1, 0.3])["transmission_ratio"] == pytest.approx(0.4)
+    near_zero = mechanism([0.01, -0.01], [0.1, 0.3])  # 0.2 / 0 would be a finding without meaning
+    assert near_zero["transmission_ratio"] is None
+    assert "zero" in near_zero["reason"]
+
+
+def test_the_best_of_nineteen_decoys_has_a_p_of_one_in_twenty():
+    rows = [{"trial": 4, "score": 5.0, "decoys": list(np.arange(19) / 10)}]
+    found = decoy_control(rows, ["violating"])["per_policy"][0]
+    assert (found["rank"], found["p_value"], found["n_decoys"]) == (1, pytest.approx(1 / 20), 19)
+
+
+def test_all_equal_decoys_and_placebos_give_p_one():
+    rows = [{"trial": 0, "score": 1.0, "decoys": [1.0] * 9}]
+    assert decoy_control(rows, ["compliant"])["per_policy"][0]["p_value"] == 1.0
+    placebos = [{"trial": 0, "score": 1.0, "same_form": [1.0] * 4, "other_form": []}]
+    row = placebo_control(placebos, ["compliant"])["per_policy"][0]
+    assert row["same_form"]["p_value"] == 1.0
+    assert row["other_form"] == {"n": 0, "mean": None, "max": None, "p_value": None}
+
+
+def test_the_standard_error_counts_documents_not_pairs():
+    # Two documents of two equal values each: sums of centred values are -1 and 1.
+    # sqrt(2/1 * 2) / 4 = 0.5; treating four values as independent would give 0.289.
+    assert clustered_error(np.array([0.0, 0.0, 1.0, 1.0]), ["a", "a", "b", "b"]) == pytest.approx(0.5)
+    assert clustered_error(np.array([0.0, 1.0]), ["a", "a"]) is None
