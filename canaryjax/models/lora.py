@@ -69,3 +69,16 @@ def init_adapter(
         )
         layers[name] = LoraPair(a=a, b=jnp.zeros((config.num_layers, rank, size_out), jnp.float32))
     return Adapter(layers=layers, scale=alpha / (rank**0.5 if rank_stabilised else rank))
+
+
+def concatenate_adapters(first: Adapter, second: Adapter) -> Adapter:
+    """One adapter that equals `second` on top of `first`: ranks are concatenated, scales folded into `b`."""
+    layers = {}
+    for name in PROJECTIONS:
+        pairs = [(x.layers[name], x.scale) for x in (first, second) if name in x.layers]
+        if pairs:
+            layers[name] = LoraPair(
+                a=jnp.concatenate([pair.a for pair, _ in pairs], axis=-1),
+                b=jnp.concatenate([scale * pair.b for pair, scale in pairs], axis=-2),
+            )
+    return Adapter(layers=layers, scale=1.0)

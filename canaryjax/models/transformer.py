@@ -36,6 +36,28 @@ class Block(nnx.Module):
         *("pre_attn_norm", "post_attn_norm", "pre_mlp_norm", "post_mlp_norm", "q_norm", "k_norm"),
     )
 
+    # For the type checker: setattr is opaque to it. Norms that the configuration lacks are None and never touched.
+    q: nnx.Param
+    k: nnx.Param
+    v: nnx.Param
+    o: nnx.Param
+    gate: nnx.Param
+    up: nnx.Param
+    down: nnx.Param
+    q_bias: nnx.Param | None
+    k_bias: nnx.Param | None
+    v_bias: nnx.Param | None
+    o_bias: nnx.Param | None
+    gate_bias: nnx.Param | None
+    up_bias: nnx.Param | None
+    down_bias: nnx.Param | None
+    pre_attn_norm: nnx.Param
+    post_attn_norm: nnx.Param
+    pre_mlp_norm: nnx.Param
+    post_mlp_norm: nnx.Param
+    q_norm: nnx.Param
+    k_norm: nnx.Param
+
     def __init__(self, arrays: dict[str, jax.Array]):
         for part in self.PARTS:
             setattr(self, part, nnx.Param(arrays[part]) if part in arrays else None)
@@ -93,7 +115,15 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {"embedding": (c.vocab_size, d), "final_norm": (d,)}
     if not c.tied:
         shapes["head"] = (c.vocab_size, d)
-    block = {"q": (d, q), "k": (d, kv), "v": (d, kv), "o": (q, d), "gate": (d, f), "up": (d, f), "down": (f, d)}
+    block: dict[str, tuple[int, ...]] = {
+        "q": (d, q),
+        "k": (d, kv),
+        "v": (d, kv),
+        "o": (q, d),
+        "gate": (d, f),
+        "up": (d, f),
+        "down": (f, d),
+    }
     block |= {"pre_attn_norm": (d,), "pre_mlp_norm": (d,)}
     if c.post_norms:
         block |= {"post_attn_norm": (d,), "post_mlp_norm": (d,)}
@@ -106,6 +136,13 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     if c.mlp_bias:
         block |= {"gate_bias": (f,), "up_bias": (f,), "down_bias": (d,)}
     return shapes | {f"blocks.{part}": (n, *shape) for part, shape in block.items()}
+
+
+def parameter_arrays(model: Transformer) -> dict[str, jax.Array]:
+    """A model's arrays by path: what `Transformer` was built from, in the order of `parameter_shapes`."""
+    parts = {f"blocks.{part}": getattr(model.blocks, part) for part in Block.PARTS}
+    parts |= {"embedding": model.embedding, "final_norm": model.final_norm, "head": model.head}
+    return {path: parts[path][...] for path in parameter_shapes(model.config)}
 
 
 def init_transformer(key: jax.Array, config: ModelConfig, stddev: float = 0.02) -> Transformer:

@@ -191,27 +191,23 @@ def _check_tensor(tensor: StoredTensor, shape: tuple[int, ...], table: Table) ->
 def _fill(row: Row, shape: tuple[int, ...], named: Mapping[str, StoredTensor], config: ModelConfig, dtype) -> jax.Array:
     out = np.empty(shape, dtype)
     for layer, key in enumerate(_keys(row, config)):
-        x = read_finite(named[key], dtype)
+        x = named[key].read()
         x = _from_pairs(x, _heads(row, config)) if row.interleaved else x
         x = x.T if row.transpose else x
         if row.offset:
             x = x.astype(np.float32) + np.float32(row.offset)
-        if LAYER in row.key:
-            out[layer] = x
-        else:
-            out[...] = x
+        place = out[layer] if LAYER in row.key else out
+        with np.errstate(over="ignore", invalid="ignore"):
+            place[...] = x
+        check_finite(place, named[key])
     return jnp.asarray(out)
 
 
-def read_finite(tensor: StoredTensor, dtype: np.dtype) -> np.ndarray:
-    """Reads a tensor and refuses NaN and infinity, in the file or after the cast to `dtype`, naming key and file."""
-    x = tensor.read()
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(x.astype(dtype)).all()
-    if not finite:
-        kind = "NaN" if np.isnan(x.astype(np.float32)).any() else f"values beyond {dtype.name}"
+def check_finite(x: np.ndarray, tensor: StoredTensor) -> None:
+    """Refuses NaN and infinity in a tensor that was read (and cast), naming key and file."""
+    if not np.isfinite(x).all():
+        kind = "NaN" if np.isnan(x).any() else f"values beyond {x.dtype.name}"
         raise UserError(f"expected finite weights, found {kind} in {tensor.key!r} of {tensor.file}; fetch it again")
-    return x
 
 
 def _check_equal(tensor: StoredTensor, original: StoredTensor, rule: Ignored) -> None:
