@@ -25,8 +25,10 @@ ORDER = [name for group in GROUPS for name in group]
 FRONT = "canaryjax/__init__.py"
 # Command-line shims: `python -m canaryjax.audit` is a command, so it calls cli.
 SHIMS = {"canaryjax/audit/__main__.py", "canaryjax/detector/__main__.py", "canaryjax/probes/__main__.py"}
+# Programs that make what ships; no module may import them.
+PROGRAMS = {"canaryjax/embedded/pretrain.py": "trains the shipped model, so it needs the whole forward pass"}
 LONGEST_SHIM = 6  # lines
-LONGEST_FILE, LONGEST_FUNCTION = 300, 50
+LONGEST_FILE, LONGEST_FUNCTION = 300, 60  # lines; a function is meant to stay at about 50, docstring not counted
 # A longer file needs a reason here.
 LONG_FILES: dict[str, str] = {}
 # A longer function needs a reason here, as "file:function".
@@ -65,7 +67,7 @@ def layer_faults(files):
     faults = []
     for name, tree in files.items():
         own = _layer(_module(name))
-        if name == FRONT or name in SHIMS:
+        if name == FRONT or name in SHIMS or name in PROGRAMS:
             continue
         if own not in ORDER:
             faults.append(f"{name}: {own!r} is no layer of {ORDER}")
@@ -155,6 +157,16 @@ def test_what_is_allowed_is_not_a_fault():
 def test_shims_stay_shims():
     for name in SHIMS & set(FILES):
         assert len((ROOT / name).read_text().splitlines()) <= LONGEST_SHIM, name
+
+
+def test_nothing_imports_a_program():
+    programs = {_module(name) for name in PROGRAMS}
+    users = [name for name, tree in FILES.items() for found in _imports(name, tree) if _under(found, programs)]
+    assert users == []
+
+
+def _under(imported, modules):
+    return any(imported == module or imported.startswith(f"{module}.") for module in modules)
 
 
 def test_files_and_functions_stay_short():

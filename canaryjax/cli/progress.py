@@ -33,7 +33,7 @@ def watching(console: Console) -> Iterator["TerminalProgress | PlainProgress"]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[detail]}", style="dim"),
+        TextColumn("{task.fields[detail]}", style="dim", markup=False),
         console=console,
     )
     with bar:

@@ -1,0 +1,122 @@
+"""Commands end in one way for each kind of mistake: status 2, one line, no traceback, nothing written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from canaryjax.cli.audit import split_words
+from canaryjax.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*words, cwd, program="canaryjax.audit", env=None):
+    return subprocess.run(
+        [sys.executable, "-m", program, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=300, env=env
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.yaml"], "found no file 'nowhere.yaml'"),
+        (["canary.rat=0.1"], "did you mean 'canary.rate'?"),
+        (["quick", "canary.rate=1.5"], "'canary.rate'"),
+        (["quick", "embedded/null"], "expected one config and items key=value, found ['quick', 'embedded/null']"),
+        (["--resume"], "expected --out DIR with --resume, found none"),
+        (["--out", "taken"], "found other files (notes.txt); give another --out"),
+        (["--out", "fresh", "--resume"], "found no run.json there; leave out --resume"),
+        (["--bad"], "No such option: --bad"),
+        (["--plan", "--device", "abacus", "model.path=gemma-2b"], "found 'abacus'"),
+        (["--plan", "model.path=unheard-of"], "found 'unheard-of'; set model.path"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").write_text("mine")
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert done.stderr.startswith("canaryjax: error: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["notes.txt", "taken"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["score", "model"], "expected --prompt and --continuation, or --input FILE"),
+        (["score", "model", "--prompt", "a", "--continuation", "b", "--input", "x"], "found both; leave one out"),
+        (["score", "model", "--input", "none.jsonl"], "expected a JSONL file at none.jsonl, found none"),
+        (["score", "model", "--input", "bad.jsonl"], "expected one JSON object a line in bad.jsonl; line 2"),
+        (["score", "model", "--input", "gap.jsonl"], "expected the text 'continuation' in row 1 of gap.jsonl, found 3"),
+        (["generate", "model"], "expected either --prompt or --input FILE"),
+        (["generate", "model", "--prompt", "a", "--num-samples", "0"], "--num-samples"),
+        (["generate"], "Missing argument"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+    ],
+)
+def test_other_commands_end_the_same_way(tmp_path, words, message):
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "a", "continuation": "b"}\n{"prompt": \n')
+    (tmp_path / "gap.jsonl").write_text('{"prompt": "a", "continuation": 3}\n')
+    code = "import sys; from canaryjax.cli import main; main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 2, done.stderr
+    assert message.lower() in done.stderr.lower()
+    assert done.stderr.startswith("canaryjax: error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_and_plain_usage(tmp_path):
+    done = run("--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "--resume" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_command_line_starts_without_heavy_imports():
+    # An import of jax at the top of a command would make --help take seconds.
+    code = (
+        "import sys\nfrom canaryjax.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as end:\n    assert end.code == 0\n"
+        "print([m for m in ('jax', 'flax', 'transformers', 'matplotlib', 'scipy', 'torch') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_plan_needs_no_weights_and_makes_no_run(tmp_path):
+    done = run("model.path=google/gemma-2b", "--plan", "--device", "h100-80gb", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "h100-80gb" in done.stdout
+    assert "hours" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_are_split_into_config_and_values(tmp_path, monkeypatch):
+    assert split_words([]) == ("quick", [])
+    assert split_words(["canary.rate=0.1", "embedded/null", "name=x"]) == (
+        "embedded/null",
+        ["canary.rate=0.1", "name=x"],
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("a=b.yaml").write_text("name: x")
+    assert split_words(["a=b.yaml"]) == ("a=b.yaml", [])  # a file that is there is a config, whatever its name
+    with pytest.raises(UserError):
+        split_words(["one", "two"])
+
+
+def test_a_fault_of_ours_is_status_1_with_a_traceback(tmp_path):
+    code = (
+        "import sys\nfrom canaryjax.cli import app\n"
+        "@app.app.command('fail')\ndef fail():\n    raise RuntimeError('ours')\n"
+        "app.main(['fail'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "RuntimeError: ours" in done.stderr

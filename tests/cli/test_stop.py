@@ -1,0 +1,57 @@
+"""Ctrl-C and SIGTERM: status 1, one line that says how to go on; a second signal ends a step that never returns."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+WAITING = """
+import time
+from pathlib import Path
+from canaryjax.cli import app, audit
+
+@app.app.command("wait")
+def wait(kind: str) -> None:
+    audit._current.update(run_dir=Path("runs/quick-0123-1"), words=["quick", "canary.rate=0.1"])
+    print("ready", flush=True)
+    if kind == "python":
+        time.sleep(600)
+    import hashlib
+    hashlib.pbkdf2_hmac("sha512", b"x", b"y", 30_000_000)  # no bytecode runs in here, as in a compiled program
+
+app.main()
+"""
+
+
+def _start(kind):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITING, "wait", kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_names_the_run_and_how_to_go_on(number):
+    process = _start("python")
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "Traceback" not in err
+    last = err.splitlines()[-1]
+    assert last.startswith(
+        f"canaryjax: stopped by {signal.Signals(number).name}; finished policies are kept in runs/quick-0123-1"
+    )
+    assert last.endswith("canaryjax audit quick canary.rate=0.1 --out runs/quick-0123-1 --resume")
+    assert out == ""
+
+
+def test_a_second_signal_ends_a_step_that_runs_on():
+    process = _start("compiled")
+    process.send_signal(signal.SIGINT)
+    # Answered by the thread while the main one is busy; without it nothing would be said for hours.
+    assert "once more to stop at once" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 1
