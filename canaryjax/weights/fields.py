@@ -1,7 +1,6 @@
 """A configuration's entries, each read at most once as a checked type; what nobody read is an error."""
 
 import difflib
-import math
 
 from canaryjax.errors import UserError
 
@@ -64,14 +63,14 @@ class Fields:
     def integer(self, name: str) -> int:
         """A positive whole number."""
         value = self.value(name)
-        if type(value) is not int or value <= 0:
+        if type(value) is not int or not 0 < value < 2**31:
             self.refuse(name, "a positive whole number", value)
         return value
 
     def number(self, name: str) -> float:
         """A positive finite number."""
         value = self.value(name)
-        if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+        if type(value) not in (int, float) or not 0 < value < 1e30:  # NaN and infinity compare false
             self.refuse(name, "a positive number", value)
         return float(value)
 

@@ -98,9 +98,9 @@ def read_config(raw: dict, where: str = "config.json", dtype: str = "float32") -
     family = ARCHITECTURES[architecture]
     fields = Fields(raw, DEFAULTS[family], where)
     rope = _read_rope_by_layer(fields) if family == "gemma3" else _read_rope(fields, family)
-    config = ModelConfig(
-        **_sizes(fields), **_switches(fields, family), **rope, **_attention(fields, family), dtype=dtype
-    )
+    sizes = _sizes(fields)
+    attention = _attention(fields, family, sizes["head_dim"])
+    config = ModelConfig(**sizes, **_switches(fields, family), **rope, **attention, dtype=dtype)
     fields.finish()
     return config
 
@@ -124,7 +124,7 @@ def _sizes(fields: Fields) -> dict:
     if heads % kv_heads:
         fields.refuse("num_key_value_heads", f"a divisor of num_attention_heads ({heads})", kv_heads)
     head_dim = fields.optional_integer("head_dim") or width // heads
-    if head_dim % 2:
+    if head_dim % 2 or head_dim < 2:
         fields.refuse("head_dim", "even (rotary angles turn pairs)", head_dim)
     vocab = fields.integer("vocab_size")
     return {
@@ -168,10 +168,7 @@ def _activation(fields: Fields, family: str) -> str:
     return found.pop()
 
 
-def _attention(fields: Fields, family: str) -> dict:
-    head_dim = fields.optional_integer("head_dim") or fields.integer("hidden_size") // fields.integer(
-        "num_attention_heads"
-    )
+def _attention(fields: Fields, family: str, head_dim: int) -> dict:
     capped = family in ("gemma2", "gemma3")
     if family == "gemma3" and fields.value("attn_logit_softcapping") is not None:
         # Hugging Face declares the entry for Gemma 3 and never applies it: neither obeying nor ignoring it is safe.

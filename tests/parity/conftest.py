@@ -4,10 +4,16 @@ import copy
 from collections.abc import Callable
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from canaryjax.inference.forward import forward_shared
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+
+TOLERANCE = 2e-4  # of the logit scale, float32
 
 # Prime and all different, so that a swapped axis cannot hide; nothing equals a family's default.
 SIZES = {
@@ -136,3 +142,41 @@ def checkpoint(tmp_path_factory) -> Callable[..., tuple[object, Path]]:
 def build_model():
     """`build`, for tests that change a configuration."""
     return build
+
+
+def our_logits(model, ids: np.ndarray, context: int = 3) -> np.ndarray:
+    """Float32 `[b, t, v]` for the tokens from the context's last on, through the shared-context forward."""
+    hidden = forward_shared(
+        model,
+        None,
+        jnp.array(ids[:, :context]),
+        jnp.ones((len(ids), context), bool),
+        jnp.array(ids[:, None, context:]),
+    )
+    last, rest = np.asarray(hidden.last_bd, np.float32)[:, None], np.asarray(hidden.continuation_bgtd, np.float32)[:, 0]
+    head = model.embedding if model.head is None else model.head
+    logits = np.concatenate([last, rest], axis=1) @ np.asarray(head[...], np.float32).T
+    cap = model.config.final_softcap
+    return logits if cap is None else cap * np.tanh(logits / cap)
+
+
+def their_logits(model, ids: np.ndarray, context: int = 3) -> np.ndarray:
+    with torch.no_grad():
+        return model(torch.tensor(ids)).logits.float().numpy()[:, context - 1 :]
+
+
+def relative_gap(ours: np.ndarray, theirs: np.ndarray) -> float:
+    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+
+
+class Parity:
+    tolerance = TOLERANCE
+    our_logits = staticmethod(our_logits)
+    their_logits = staticmethod(their_logits)
+    relative_gap = staticmethod(relative_gap)
+
+
+@pytest.fixture(scope="session")
+def parity() -> type[Parity]:
+    """Both sides' logits and how far apart they are: test files cannot import this file by name."""
+    return Parity

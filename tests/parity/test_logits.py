@@ -1,45 +1,16 @@
 """Logits and greedy text of random tiny checkpoints against Hugging Face."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from canaryjax.inference.forward import forward_shared  # noqa: E402
 from canaryjax.weights.checkpoint import load_model  # noqa: E402
-
-TOLERANCE = 2e-4  # of the logit scale, float32
 
 CASES = [
     *("llama", "llama-biases", "llama-llama3", "qwen2", "qwen2-window", "qwen3", "qwen3-biases-window"),
     *("gemma", "gemma-biases", "gemma2", "gemma2-untied", "gemma3", "gemma3-plain"),
 ]
-
-
-def our_logits(model, ids: np.ndarray, context: int = 3) -> np.ndarray:
-    """Float32 `[b, t, v]` for the tokens from the context's last on, through the shared-context forward."""
-    hidden = forward_shared(
-        model,
-        None,
-        jnp.array(ids[:, :context]),
-        jnp.ones((len(ids), context), bool),
-        jnp.array(ids[:, None, context:]),
-    )
-    last, rest = np.asarray(hidden.last_bd, np.float32)[:, None], np.asarray(hidden.continuation_bgtd, np.float32)[:, 0]
-    head = model.embedding if model.head is None else model.head
-    logits = np.concatenate([last, rest], axis=1) @ np.asarray(head[...], np.float32).T
-    cap = model.config.final_softcap
-    return logits if cap is None else cap * np.tanh(logits / cap)
-
-
-def their_logits(model, ids: np.ndarray, context: int = 3) -> np.ndarray:
-    with torch.no_grad():
-        return model(torch.tensor(ids)).logits.float().numpy()[:, context - 1 :]
-
-
-def relative_gap(ours: np.ndarray, theirs: np.ndarray) -> float:
-    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
 @pytest.fixture
@@ -49,15 +20,15 @@ def ids() -> np.ndarray:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_logits_equal_hugging_face(case, checkpoint, ids):
+def test_logits_equal_hugging_face(case, checkpoint, parity, ids):
     theirs, directory = checkpoint(case)
     ours = load_model(directory)
     # A missed window, cap, norm offset or bias moves logits by 1e-2 of their scale and more.
-    assert relative_gap(our_logits(ours.params, ids), their_logits(theirs, ids)) < TOLERANCE
+    assert parity.relative_gap(parity.our_logits(ours.params, ids), parity.their_logits(theirs, ids)) < parity.tolerance
 
 
 @pytest.mark.parametrize("case", ["llama-llama3", "qwen2-window", "qwen3", "gemma", "gemma2", "gemma3"])
-def test_greedy_text_equals_hugging_face(case, checkpoint, ids):
+def test_greedy_text_equals_hugging_face(case, checkpoint, parity, ids):
     theirs, directory = checkpoint(case)
     model = load_model(directory).params
     prompt, new = ids[:1, :9], 16
@@ -68,16 +39,16 @@ def test_greedy_text_equals_hugging_face(case, checkpoint, ids):
     text = np.zeros((1, 9 + new), np.int64)
     text[:, :9] = prompt
     for t in range(9, 9 + new):
-        text[0, t] = our_logits(model, text)[0, t - 3].argmax()
+        text[0, t] = parity.our_logits(model, text)[0, t - 3].argmax()
     np.testing.assert_array_equal(text[0, 9:], expected)
 
 
 @pytest.mark.parametrize("case", ["llama", "gemma3", "qwen2"])
-def test_bfloat16_stays_near_float32(case, checkpoint, ids, record_property):
+def test_bfloat16_stays_near_float32(case, checkpoint, parity, ids, record_property):
     theirs, directory = checkpoint(case)
-    exact = their_logits(theirs, ids)
-    ours = relative_gap(our_logits(load_model(directory, dtype="bfloat16").params, ids), exact)
-    rounded = relative_gap(their_logits(theirs.to(torch.bfloat16), ids), exact)
+    exact = parity.their_logits(theirs, ids)
+    ours = parity.relative_gap(parity.our_logits(load_model(directory, dtype="bfloat16").params, ids), exact)
+    rounded = parity.relative_gap(parity.their_logits(theirs.to(torch.bfloat16), ids), exact)
     theirs.to(torch.float32)
     record_property("bfloat16_residual", ours)
     print(f"{case}: bfloat16 residual {ours:.2e} of the logit scale, Hugging Face's own {rounded:.2e}")

@@ -1,0 +1,159 @@
+"""Adapters to PEFT's format and back, and what is wrong with one named."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canaryjax.errors import UserError
+from canaryjax.models.lora import Adapter, LoraPair, init_adapter
+from canaryjax.weights.peft import load_adapter, save_adapter
+
+TENSORS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
+KEY = "base_model.model.model.layers.1.mlp.down_proj.lora_B.weight"
+
+
+@pytest.fixture
+def model(tools):
+    return tools.random_model(tools.configs["llama"])
+
+
+def random_adapter(config, rank=3, alpha=7.0, targets=("q", "v", "down")) -> Adapter:
+    adapter = init_adapter(jax.random.key(5), config, rank, alpha, targets)
+    layers = {
+        name: LoraPair(a=pair.a, b=jax.random.normal(jax.random.key(i), pair.b.shape))
+        for i, (name, pair) in enumerate(adapter.layers.items())
+    }
+    return Adapter(layers=layers, scale=adapter.scale)
+
+
+def assert_equal(left: Adapter, right: Adapter) -> None:
+    assert left.layers.keys() == right.layers.keys()
+    assert left.scale == right.scale  # to the last bit
+    for name in left.layers:
+        assert jnp.array_equal(left.layers[name].a, right.layers[name].a)
+        assert jnp.array_equal(left.layers[name].b, right.layers[name].b)
+
+
+@pytest.fixture
+def saved(model, tmp_path):
+    save_adapter(random_adapter(model.config), tmp_path / "adapter", "some/base")
+    return tmp_path / "adapter"
+
+
+# 49 * (1 / 49) is not 1 in floating point: the scale must survive ranks that are no power of two.
+@pytest.mark.parametrize(("rank", "alpha"), [(3, 7.0), (8, 16.0), (49, 1.0), (11, 0.3)])
+@pytest.mark.parametrize("stabilised", [False, True])
+def test_round_trip_is_exact(model, tmp_path, rank, alpha, stabilised):
+    adapter = random_adapter(model.config, rank, alpha)
+    if stabilised:
+        adapter = Adapter(layers=adapter.layers, scale=alpha / math.sqrt(rank))
+    save_adapter(adapter, tmp_path / "a", rank_stabilised=stabilised)
+    assert_equal(load_adapter(model, tmp_path / "a"), adapter)
+
+
+def test_settings_say_what_was_trained(saved):
+    settings = json.loads((saved / SETTINGS).read_text())
+    assert settings["lora_alpha"] == 7
+    assert settings["r"] == 3
+    assert settings["target_modules"] == ["q_proj", "v_proj", "down_proj"]
+    assert settings["base_model_name_or_path"] == "some/base"
+
+
+def test_rank_stabilised_scale_divides_by_the_root(model, saved):
+    settings = json.loads((saved / SETTINGS).read_text())
+    (saved / SETTINGS).write_text(json.dumps(settings | {"use_rslora": True}))
+    assert load_adapter(model, saved).scale == 7 / math.sqrt(3)
+
+
+def test_missing_tensor_is_named(tools, model, saved):
+    tensors = tools.read_tensors(saved / TENSORS)
+    tools.write_tensors(saved / TENSORS, {k: x for k, x in tensors.items() if k != KEY})
+    with pytest.raises(UserError, match=r"layers\.1\.mlp\.down_proj\.lora_B"):  # never zeros in its place
+        load_adapter(model, saved)
+
+
+def test_target_without_any_tensor_is_named(tools, model, saved):
+    tensors = tools.read_tensors(saved / TENSORS)
+    tools.write_tensors(saved / TENSORS, {k: x for k, x in tensors.items() if "down_proj" not in k})
+    with pytest.raises(UserError, match="down_proj"):
+        load_adapter(model, saved)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "base_model.model.model.layers.3.mlp.down_proj.lora_B.weight",  # one layer past the base
+        "base_model.model.model.layers.1.self_attn.down_proj.lora_B.weight",
+        "base_model.model.lm_head.lora_A.weight",
+        "base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector.weight",
+    ],
+)
+def test_unknown_tensor_is_named(tools, model, saved, key):
+    tensors = tools.read_tensors(saved / TENSORS)
+    tools.write_tensors(saved / TENSORS, {**tensors, key: tensors[KEY]})
+    with pytest.raises(UserError, match=key.replace(".", r"\.")):
+        load_adapter(model, saved)
+
+
+def test_another_base_is_named(tools, saved):
+    other = tools.random_model(dataclasses.replace(tools.configs["qwen3"], width=22))
+    with pytest.raises(UserError, match="lora_A"):
+        load_adapter(other, saved)
+
+
+def test_nan_is_named(tools, model, saved):
+    tensors = tools.read_tensors(saved / TENSORS)
+    tensors[KEY][0, 0] = np.nan
+    tools.write_tensors(saved / TENSORS, tensors)
+    with pytest.raises(UserError, match=r"NaN.*lora_B"):
+        load_adapter(model, saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"use_dora": True}, "use_dora"),
+        ({"bias": "all"}, "bias"),
+        ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
+        ({"alpha_pattern": {"q_proj": 2}}, "alpha_pattern"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"fan_in_fan_out": True}, "fan_in_fan_out"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights"),
+        ({"peft_type": "IA3"}, "peft_type"),
+        ({"some_new_option": 3}, "some_new_option"),
+        ({"r": 0}, "r "),
+        ({"r": 4}, "lora_A"),
+        ({"lora_alpha": None}, "lora_alpha"),
+        ({"target_modules": ["q_proj", "embed_tokens"]}, "embed_tokens"),
+    ],
+)
+def test_settings_that_change_the_arithmetic_are_refused(model, saved, change, named):
+    settings = json.loads((saved / SETTINGS).read_text())
+    (saved / SETTINGS).write_text(json.dumps(settings | change))
+    with pytest.raises(UserError, match=named):
+        load_adapter(model, saved)
+
+
+def test_truncated_and_pickled_adapters_are_named(model, saved):
+    data = (saved / TENSORS).read_bytes()
+    (saved / TENSORS).write_bytes(data[:-5])
+    with pytest.raises(UserError, match=TENSORS):
+        load_adapter(model, saved)
+    (saved / TENSORS).rename(saved / "adapter_model.bin")
+    with pytest.raises(UserError, match="pickle"):
+        load_adapter(model, saved)
+
+
+def test_nothing_is_overwritten_and_policies_are_saved_one_by_one(model, saved, tmp_path):
+    adapter = random_adapter(model.config)
+    with pytest.raises(UserError, match="in use"):
+        save_adapter(adapter, saved)
+    stacked = jax.tree.map(lambda x: jnp.stack([x, x]), adapter)
+    with pytest.raises(UserError, match="each policy by itself"):
+        save_adapter(stacked, tmp_path / "stacked")
+    assert not (tmp_path / "stacked").exists()
