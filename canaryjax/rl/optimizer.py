@@ -75,7 +75,7 @@ def apply_gradients(
     Returns:
       The new state, its step left to the caller, and the gradient's norm before clipping.
     """
-    norm = optax.global_norm(gradients)
+    norm = jnp.sqrt(sum(jnp.square(x).sum() for x in jax.tree.leaves(gradients)))
     valid = state.valid & jnp.isfinite(loss) & jnp.isfinite(norm)
     updates, new_optimizer = optimizer.update(gradients, state.optimizer, state.params)
     new_params = optax.apply_updates(state.params, updates)

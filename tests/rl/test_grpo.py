@@ -57,7 +57,9 @@ def test_clipping_takes_the_pessimistic_side():
     settings = with_settings(num_generations=4, generation_batch_size=4, train_batch_size=4, clip_high=0.3)
     old = jnp.zeros_like(logps)
     losses = [
-        float(grpo_loss(logps[:, i : i + 1], old[:, :1], old[:, :1], advantages[:, i : i + 1], mask[:, :1], settings)[0])
+        float(
+            grpo_loss(logps[:, i : i + 1], old[:, :1], old[:, :1], advantages[:, i : i + 1], mask[:, :1], settings)[0]
+        )
         for i in range(4)
     ]
     np.testing.assert_allclose(losses, [-1.3, 1.5, -0.5, 0.8], rtol=1e-6)
