@@ -1,0 +1,158 @@
+"""The scalar reward model: where it reads, what its loss is, and training over policies."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canaryjax.errors import UserError
+from canaryjax.rl.reward_model import append_eos, balance_weights, init_reward_model, reward_loss, score_rewards
+from canaryjax.rl.reward_training import _step_program, train_reward_models
+from canaryjax.rl.settings import AdapterSettings, OptimizerSettings, RewardModelSettings
+
+SETTINGS = RewardModelSettings(
+    train_batch_size=4,
+    eval_batch_size=6,
+    grad_accumulation=2,
+    epochs=1,
+    early_stopping_patience=None,
+    remat=False,
+    adapter=AdapterSettings(rank=3, alpha=6.0),
+    optimizer=OptimizerSettings(5e-4, "linear", warmup_fraction=0.25),
+)
+KEYS = jax.random.split(jax.random.key(3), 3)
+
+
+def test_padding_that_looks_like_eos_does_not_move_the_scalar(tiny):
+    # [a, eos, b, eos] padded with the EOS id: "first EOS" reads index 1, "last id that is not padding" reads index 2.
+    reward_model = init_reward_model(jax.random.key(1), tiny.model.config, SETTINGS.adapter)
+    a, b, eos = 5, 6, tiny.eos
+    context, mask = jnp.array([[2, 3, 4]]), jnp.ones((1, 3), bool)
+
+    def score(ids, real, context=context, mask=mask):
+        ids, real = jnp.array(ids)[None, None], jnp.arange(len(ids))[None, None] < real
+        return float(score_rewards(tiny.model, reward_model, context, mask, ids, real)[0, 0])
+
+    alone = score([a, eos, b, eos], 4)
+    assert score([a, eos, b, eos, eos, eos, eos], 4) == pytest.approx(alone, abs=1e-6)
+    padded_context = jnp.pad(context, ((0, 0), (0, 2)), constant_values=eos)
+    assert score([a, eos, b, eos, 0], 4, padded_context, jnp.arange(5)[None] < 3) == pytest.approx(alone, abs=1e-6)
+    assert abs(score([a, eos, b, eos], 2) - alone) > 1e-4
+    assert abs(score([a, eos, b, eos], 3) - alone) > 1e-4
+
+
+def test_scores_do_not_depend_on_the_batch(tiny):
+    rows = tiny.rows()
+    reward_model = init_reward_model(jax.random.key(1), tiny.model.config, SETTINGS.adapter)
+    parts = (rows.context_ids[0], rows.context_mask[0], rows.response_ids[0], rows.response_mask[0])
+    whole = score_rewards(tiny.model, reward_model, *(x[:8] for x in parts))
+    order = jnp.array([5, 0, 7, 2, 1, 6, 3, 4])
+    permuted = score_rewards(tiny.model, reward_model, *(x[:8][order] for x in parts))
+    alone = jnp.concatenate([score_rewards(tiny.model, reward_model, *(x[i : i + 1] for x in parts)) for i in range(8)])
+    np.testing.assert_allclose(permuted, whole[order], atol=1e-5)
+    np.testing.assert_allclose(alone, whole, atol=1e-5)
+    assert whole.dtype == jnp.float32
+
+
+def test_eos_is_appended_to_unfinished_responses_only():
+    ids, mask = jnp.array([[[4, 1, 0], [4, 5, 6]]]), jnp.array([[[True, True, False], [True] * 3]])
+    ids, mask = append_eos(ids, mask, jnp.array([[True, False]]), eos_id=1)
+    assert ids.tolist() == [[[4, 1, 0, 0], [4, 5, 6, 1]]]
+    assert mask.tolist() == [[[True, True, False, False], [True] * 4]]
+
+
+def test_the_loss_by_hand():
+    # Row 3 is padding and must count nowhere, not even as NaN.
+    rewards, labels = jnp.array([2.0, -1.0, jnp.nan]), jnp.array([1, 1, 0])
+    weights = jnp.array([1.0, 3.0, 0.0])
+    entropy = (np.log1p(np.exp(-2.0)) + 3 * np.log1p(np.exp(1.0))) / 4
+    loss, metrics = reward_loss(rewards, labels, weights, center_coefficient=0.5)
+    assert float(loss) == pytest.approx(entropy + 0.5 * (-0.25) ** 2, rel=1e-6)
+    assert float(metrics["accuracy"]) == pytest.approx(0.25)
+    gradient = jax.grad(lambda r: reward_loss(r, labels, weights, center_coefficient=0.0)[0])(rewards)
+    np.testing.assert_allclose(gradient[:2], [(1 / (1 + np.exp(-2.0)) - 1) / 4, (1 / (1 + np.exp(1.0)) - 1) * 0.75])
+
+
+def test_balancing_gives_both_labels_half():
+    weights = balance_weights(np.array([[1, 1], [1, 0]]), np.array([[1.0, 1.0], [0.0, 1.0]]))
+    np.testing.assert_allclose(weights, [[0.75, 0.75], [0.0, 1.5]])
+    assert balance_weights(np.ones(3), np.ones(3)).tolist() == [1, 1, 1]
+
+
+def test_policies_together_equal_policies_alone_and_learn(tiny):
+    rows = tiny.rows()
+    together, result = train_reward_models(tiny.model, rows, SETTINGS, KEYS)
+    for policy in range(tiny.policies):
+        alone, _ = train_reward_models(tiny.model, tiny.policy_slice(rows, policy), SETTINGS, KEYS[policy : policy + 1])
+        # A shared key, or a gradient norm over all policies, would differ by the learning rate, 5e-4.
+        assert tiny.largest_difference(alone, tiny.policy_slice(together, policy)) < 1e-5
+    assert result["updates"].tolist() == [4, 4, 4]  # 16 training rows, 2 rows a pass, 2 passes
+    assert float(jnp.abs(together.adapter.layers["v"].b).max()) > 0
+
+
+def test_training_finds_what_feedback_likes(tiny):
+    records = []
+    settings = dataclasses.replace(
+        SETTINGS, epochs=15, early_stopping_patience=9, eval_every=4, optimizer=OptimizerSettings(3e-2, "constant")
+    )
+    _, result = train_reward_models(tiny.model, tiny.rows(40, heldout=10), settings, KEYS, records.append)
+    assert (result["heldout_auc"] > 0.8).all()
+    assert result["heldout_loss"].max() < 0.6  # chance is log 2 = 0.69
+    losses = [r["loss"] for r in records if r["stage"] == "reward_model" and r["policy"] == 0]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    assert all(isinstance(r["loss"], float) for r in records if r["stage"] == "reward_model")
+
+
+def test_one_pass_of_two_equals_two_passes_of_one(tiny):
+    # c * mean(r)^2 is not linear: a sum of per-pass losses would penalise each pass's own mean.
+    rows = tiny.rows()
+    rows = rows.replace(weights=rows.weights * jnp.arange(1, 21, dtype=jnp.float32)[None, :, None])
+    results = []
+    for size, passes in ((8, 1), (4, 2)):
+        settings = dataclasses.replace(
+            SETTINGS, train_batch_size=size, grad_accumulation=passes, center_coefficient=2.0, balance=False
+        )
+        results.append(train_reward_models(tiny.model, rows, settings, KEYS)[0])
+    assert tiny.largest_difference(*results) < 1e-6
+
+
+def test_early_stopping_freezes_each_policy_at_its_own_best(tiny):
+    # At this rate held-out loss only rises after a while: the best state is not the last.
+    settings = dataclasses.replace(
+        SETTINGS, epochs=12, early_stopping_patience=2, eval_every=2, optimizer=OptimizerSettings(0.3, "constant")
+    )
+    _, result = train_reward_models(tiny.model, tiny.rows(), settings, KEYS)
+    assert (result["updates"] < 48).all()
+    _, again = train_reward_models(tiny.model, tiny.policy_slice(tiny.rows(), 1), settings, KEYS[1:2])
+    assert again["updates"][0] == result["updates"][1]
+    assert again["heldout_loss"][0] == pytest.approx(result["heldout_loss"][1], abs=1e-2)
+
+
+def test_dropout_acts_in_training_only(tiny):
+    rows = tiny.rows()
+    results = {}
+    for rate in (0.0, 0.5):
+        settings = dataclasses.replace(SETTINGS, adapter=AdapterSettings(rank=3, alpha=6.0, dropout=rate))
+        results[rate], _ = train_reward_models(tiny.model, rows, settings, KEYS)
+    assert tiny.largest_difference(results[0.0], results[0.5]) > 1e-5
+    one = jax.tree.map(lambda x: x[0], results[0.5])
+    parts = (rows.context_ids[0], rows.context_mask[0], rows.response_ids[0], rows.response_mask[0])
+    assert jnp.array_equal(score_rewards(tiny.model, one, *parts), score_rewards(tiny.model, one, *parts))
+
+
+def test_one_program_serves_every_update_and_chunk(tiny):
+    _step_program.cache_clear()
+    for _ in range(2):
+        train_reward_models(tiny.model, tiny.rows(), SETTINGS, KEYS)
+    assert _step_program(SETTINGS, 4)._cache_size() == 1
+    assert _step_program.cache_info().currsize == 1
+
+
+def test_refusals(tiny):
+    with pytest.raises(UserError, match="train_batch_size a multiple of the 2"):
+        train_reward_models(tiny.model, tiny.rows(), dataclasses.replace(SETTINGS, train_batch_size=3), KEYS)
+    patient = dataclasses.replace(SETTINGS, early_stopping_patience=1)
+    with pytest.raises(UserError, match="held-out"):
+        train_reward_models(tiny.model, tiny.rows(heldout=0), patient, KEYS)

@@ -1,0 +1,55 @@
+"""Supervised warm start."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canaryjax.errors import InvalidScore
+from canaryjax.inference.logprobs import score_shared
+from canaryjax.rl.optimizer import learning_rate_schedule
+from canaryjax.rl.settings import AdapterSettings, OptimizerSettings, SupervisedSettings
+from canaryjax.rl.sft import SupervisedRows, train_supervised
+
+SETTINGS = SupervisedSettings(
+    batch_size=4, epochs=20, adapter=AdapterSettings(rank=3, alpha=6.0), optimizer=OptimizerSettings(2e-2)
+)
+
+
+@pytest.fixture(scope="module")
+def rows(tiny):
+    prompts = tiny.prompts()
+    ids = jnp.tile(jnp.array([9, 4, tiny.eos]), (13, 1, 1))
+    return SupervisedRows(prompts.context_ids[0], prompts.context_mask[0], ids, jnp.ones(ids.shape, bool))
+
+
+def test_answers_become_likely(tiny, rows):
+    records = []
+    adapter = train_supervised(tiny.model, rows, SETTINGS, jax.random.key(0), records.append)
+    parts = (rows.context_ids, rows.context_mask, rows.answer_ids, rows.answer_mask)
+    before, after = (float(score_shared(tiny.model, a, *parts).mean()) for a in (None, adapter))
+    assert before < -2.0
+    assert after > -1.0
+    assert records[0]["loss"] > records[-1]["loss"]
+    assert len(records) == 65  # 13 * 20 / 4
+
+
+def test_a_loss_that_is_not_finite_is_an_error(tiny, rows):
+    settings = dataclasses.replace(SETTINGS, optimizer=OptimizerSettings(1e30, "constant"))
+    with pytest.raises(InvalidScore, match="learning rate"):
+        train_supervised(tiny.model, rows, settings, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]),
+        ("cosine", [0.5, 1.0, 1.0, 0.853553, 0.5, 0.146447]),
+    ],
+)
+def test_schedules(schedule, expected):
+    rate = learning_rate_schedule(OptimizerSettings(1.0, schedule, warmup_fraction=1 / 3), updates=6)
+    np.testing.assert_allclose([float(rate(i)) for i in range(6)], expected, atol=1e-6)
