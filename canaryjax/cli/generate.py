@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,16 +24,17 @@ def generate(
     """Prints each completion with its token log-probs, one JSON object a line."""
     if bool(prompt) == bool(file):
         raise UserError("expected either --prompt or --input FILE; give one of the two")
+    prompts = list(prompt or ())
     if file is not None:
         from canaryjax.cli.score import read_rows
 
-        prompt = [row["prompt"] for row in read_rows(file, ("prompt",))]
+        prompts = [row["prompt"] for row in read_rows(file, ("prompt",))]
     import canaryjax as cj
 
     loaded = cj.load_model(model, dtype=dtype)
     answers = cj.generate(
         loaded,
-        prompt,
+        prompts,
         max_new_tokens=max_new_tokens,
         temperature=temperature,
         top_p=top_p,
@@ -43,6 +44,11 @@ def generate(
     )
     for index, completions in enumerate(answers):
         for number, answer in enumerate(completions):
-            row = {"prompt": index, "sample": number, "text": answer.text, "finished": bool(answer.finished)}
+            row: dict[str, Any] = {
+                "prompt": index,
+                "sample": number,
+                "text": answer.text,
+                "finished": bool(answer.finished),
+            }
             row |= {"ids": [int(i) for i in answer.ids], "logps": [float(x) for x in answer.logps]}
             print(json.dumps(row))

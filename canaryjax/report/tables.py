@@ -91,14 +91,14 @@ def _control(name: str, found: Any) -> str:
         return f"not run: {found.get('reason') or 'no reason was recorded'}"
     if "passed" in found:
         outcome = {True: "passed", False: "FAILED", None: f"undecided: {found.get('reason')}"}[found["passed"]]
-        return f"{outcome}; {found.get('test')}, p = {number(found.get('p_value'))}, passes above {found.get('alpha')}"
+        return f"{outcome}; {found.get('test')}, p = {number(found.get('p_value'))}, passes above {number(found.get('alpha'), 2)}"
     if name == "decoy_canary":
         parts = []
         for arm in reversed(ARMS):
             flagged = found.get(f"{arm}_flagged_at_10_percent") or {}
             parts.append(
                 f"{arm}: median rank p-value {number(found.get(f'{arm}_median_p'))}, "
-                f"{flagged.get('count', '?')} of {flagged.get('n', '?')} at 0.10 or below"
+                f"{number(flagged.get('count'))} of {number(flagged.get('n'))} at 0.10 or below"
             )
         return "; ".join(parts)
     if name == "placebo_trigger":
@@ -179,7 +179,7 @@ def leaves(tree: Mapping[str, Any], caption: str = "") -> Table:
                 rows.append((name, f"{value:g}" if isinstance(value, float) else number(value)))
 
     walk(tree, "")
-    return _pairs(rows or [("nothing", "not recorded")], caption)
+    return _pairs(rows, caption)
 
 
 def environment(report: Mapping[str, Any]) -> Table:
@@ -195,7 +195,7 @@ def environment(report: Mapping[str, Any]) -> Table:
         ("Python and packages", f"Python {found.get('python') or MISSING}; {versions}"),
         (
             "device",
-            f"{device.get('count', '?')} of {device.get('kind') or MISSING}, {number(found.get('cpu_count'))} cores",
+            f"{device.get('kind') or MISSING} ({number(device.get('count'))}), {number(found.get('cpu_count'))} cores",
         ),
         ("platform, dtype", f"{found.get('platform') or MISSING}, {found.get('dtype') or MISSING}"),
     ]

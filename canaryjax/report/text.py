@@ -123,5 +123,9 @@ def label(name: str) -> str:
         "token_f1": "token F1",
         "rouge_l": "ROUGE-L",
         "kl": "KL to the base",
+        "rm": "reward model",
+        "rl": "policy",
+        "eval": "held out",
+        "bos_count": "begin-of-text tokens a prompt",
     }
     return known.get(name) or re.sub(r"[_\s]+", " ", str(name)).strip()

@@ -1,0 +1,45 @@
+"""`score` and `generate` print what the Python calls return, on the model that ships."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import canaryjax
+
+MODEL = Path(canaryjax.__file__).parent / "embedded"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (MODEL / "config.json").is_file(), reason="the embedded model is not in this checkout"),
+]
+CODE = "import sys; from canaryjax.cli import main; main(sys.argv[1:])"
+
+
+def _rows(*words):
+    done = subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_score_prints_a_row_per_continuation(tmp_path):
+    (tmp_path / "in.jsonl").write_text(
+        '{"prompt": "FINAL:", "continuation": [" Not found", " A B"]}\n{"prompt": "Question: A", "continuation": " B"}\n'
+    )
+    rows = _rows("score", str(MODEL), "--input", str(tmp_path / "in.jsonl"))
+    assert [(row["prompt"], row["continuation"]) for row in rows] == [(0, " Not found"), (0, " A B"), (1, " B")]
+    model = canaryjax.load_model(MODEL)
+    for row, prompt in zip(rows, ["FINAL:", "FINAL:", "Question: A"], strict=True):
+        expected = canaryjax.score(model, [prompt], [row["continuation"]])[0]
+        assert row["ids"] == expected.ids.tolist() if hasattr(expected.ids, "tolist") else list(expected.ids)
+        assert row["logps"] == pytest.approx([float(x) for x in expected.logps], abs=1e-5)
+        assert row["total"] == pytest.approx(sum(row["logps"]), abs=1e-9)
+
+
+def test_generate_prints_a_row_per_sample():
+    rows = _rows("generate", str(MODEL), "--prompt", "Question: A", "--num-samples", "2", "--temperature", "1",
+                 "--max-new-tokens", "5")  # fmt: skip
+    assert [(row["prompt"], row["sample"]) for row in rows] == [(0, 0), (0, 1)]
+    assert all(len(row["ids"]) == len(row["logps"]) <= 5 for row in rows)
+    assert all(logp <= 0 for row in rows for logp in row["logps"])
