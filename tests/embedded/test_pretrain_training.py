@@ -1,0 +1,84 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from canaryjax.embedded.pretrain.batch import Shape
+from canaryjax.embedded.pretrain.training import (
+    Phase,
+    Recipe,
+    base_config,
+    causal_hidden,
+    init_arrays,
+    packed_loss,
+    pretrain,
+    prompt_loss,
+)
+from canaryjax.inference.forward import forward_shared
+from canaryjax.models.transformer import Transformer, parameter_shapes
+
+CONFIG = base_config(640, 623)
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    return Transformer(CONFIG, init_arrays(Recipe(seed=3), CONFIG))
+
+
+def test_the_model_stays_small():
+    # 4 bytes each: under 6 MB
+    assert sum(np.prod(shape) for shape in parameter_shapes(CONFIG).values()) < 1_000_000
+
+
+def test_packed_rows_see_what_the_shared_forward_sees(fresh):
+    # The training loss of the first phase must be the model that is audited, not a second transformer.
+    ids = np.random.default_rng(0).integers(3, 623, (2, 13)).astype(np.int32)
+    alone = causal_hidden(fresh, jnp.asarray(ids))
+    shared = forward_shared(fresh, None, ids[:, :5], np.ones((2, 5), bool), ids[:, None, 5:])
+    np.testing.assert_allclose(alone[:, 5:], shared.continuation_bgtd[:, 0], atol=2e-5)
+
+
+def test_the_planted_circuit_copies_before_any_training(fresh):
+    # Random tokens, twice: in the second half the token after the earlier occurrence stands out. Without the planted
+    # heads both halves cost the same.
+    half = np.random.default_rng(1).integers(100, 600, (4, 31))
+    ids = np.concatenate([half, half], axis=1)
+    logits = causal_hidden(fresh, jnp.asarray(ids)) @ fresh.embedding[...].T
+    losses = -np.take_along_axis(np.asarray(jax.nn.log_softmax(logits))[:, :-1], ids[:, 1:, None], -1)[..., 0]
+    assert losses[:, 31:].mean() < losses[:, :30].mean() - 0.15
+    # An unplanted start has the right token first in about one place in 640.
+    assert (logits[:, 31:-1].argmax(-1) == ids[:, 32:]).mean() > 0.1
+
+
+def test_losses_weigh_tokens_by_kind(fresh):
+    ids = np.random.default_rng(2).integers(3, 623, (1, 1, 5)).astype(np.int32)
+    batch = {
+        "context_ids": np.full((1, 3), 7, np.int32),
+        "context_mask": np.ones((1, 3), bool),
+        "ids": ids,
+        "kinds": np.array([[[1, 2, 3, 0, 4]]], np.int8),
+    }
+    loss, sums = prompt_loss(fresh, batch)
+    counts = np.asarray(sums[1])
+    np.testing.assert_array_equal(counts, [1, 1, 1, 1, 1, 0])
+    # Weights of padding, text, answer, closed answer, echo: 0, 0.03, 1, 0.5, 1.
+    by_hand = np.dot([0.0, 0.03, 1.0, 0.5, 1.0, 1.0], np.asarray(sums[0])) / 2.53
+    assert float(loss) == pytest.approx(by_hand, rel=1e-5)
+    # In a packed row the first token has no predictor.
+    assert np.asarray(packed_loss(fresh, batch)[1])[1].tolist() == [1, 0, 1, 1, 1, 0]
+
+
+@pytest.mark.slow
+def test_both_phases_train_and_repeat():
+    phases = (Phase("short", 12, Shape(4, 1, 3, 48)), Phase("prompt", 3, Shape(2, 2, 160, 40)))
+    recipe = dataclasses.replace(Recipe(), phases=phases, warmup=2)
+    assert [recipe.phase_of(step).kind for step in (0, 11, 12, 14)] == ["short", "short", "prompt", "prompt"]
+    seen: list[dict[str, float]] = []
+    models = [pretrain(recipe, lambda step, metrics, arrays: seen.append(metrics), every=5) for _ in range(2)]
+    for a, b in zip(*map(jax.tree.leaves, models), strict=True):
+        np.testing.assert_array_equal(a, b)
+    # Three reports a run (steps 5, 10, 15); the text loss falls within the first ten steps.
+    assert len(seen) == 6
+    assert seen[1]["text"] < seen[0]["text"]
