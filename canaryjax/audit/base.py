@@ -21,7 +21,7 @@ from canaryjax.data.prompts import answer_text, prompt_parts
 from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.errors import UserError
 from canaryjax.keys import device_key, host_rng
-from canaryjax.models.lora import merge_adapter
+from canaryjax.models.merge import merge_adapter
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.metrics import Log
 from canaryjax.rl.settings import SupervisedSettings
@@ -120,7 +120,8 @@ def warm_start(config: AuditConfig, model: LoadedModel, examples: Sequence[Examp
     rows = _rows(config, model.tokenizer, examples)
     key = device_key(config.study.seed, "warm start")
     adapter = train_supervised(model.params, rows, settings, key, log)
-    return Base(merge_adapter(model.params, adapter), model.tokenizer, record)
+    merged, residual = merge_adapter(model.params, adapter)
+    return Base(merged, model.tokenizer, record | {"warm_start_merge_residual": residual})
 
 
 def _rows(config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]) -> SupervisedRows:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from canaryjax.audit.assignment import Arm
@@ -82,8 +83,8 @@ class TrainingLog:
 
     def final(self, policy: int, name: str) -> float | None:
         """Mean of a policy metric over the last quarter of its steps."""
-        values = [row.get(name) for row in self.rows[policy] if row["stage"] == "grpo"]
-        values = [v for v in values[-max(1, len(values) // 4) :] if v is not None]
+        steps = [row.get(name) for row in self.rows[policy] if row["stage"] == "grpo"]
+        values = [v for v in steps[-max(1, len(steps) // 4) :] if v is not None]
         return float(np.mean(values)) if values else None
 
 
@@ -119,7 +120,7 @@ def run_chunk(
     adapters, rl_result = train_policies(
         base.params,
         _reward_source(config, arm, trials, base, rewards),
-        PromptRows(*(np.stack(parts) for parts in zip(*padded, strict=True))),
+        PromptRows(*(jnp.asarray(parts) for parts in zip(*padded, strict=True))),
         policy_settings(config),
         trial_keys(config, "policy", trials),
         training,

@@ -199,7 +199,7 @@ def noise_floor(
         score_items(model, adapters, items, 1, share=False),
         score_items(model, adapters, items, batch, extra_padding=32),
     ]
-    found = []
+    found: list[dict | None] = []
     for policy in range(len(plans)):
         gaps = np.abs(np.stack([other[policy] - reference[policy] for other in others]))
         found.append(

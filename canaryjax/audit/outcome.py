@@ -1,18 +1,18 @@
 """Finished records and their arms to the values of `report.json`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from canaryjax.audit.assignment import ARMS, Assignment
+from canaryjax import stats
+from canaryjax.audit.assignment import ARMS, Arm, Assignment
 from canaryjax.audit.summary import (
     SCORES,
     decoy_control,
     detection,
     mechanism,
     not_run,
-    null_test,
     placebo_control,
 )
 from canaryjax.audit.utility import METRICS
@@ -63,7 +63,8 @@ def study_report(
     }
     by_score = {name: detection(own["compliant"], own["violating"], statistic, seed) for name, own in scores.items()}
     primary = scores[statistic.primary]
-    null = null_test(primary["compliant"], primary["violating"], statistic.null_alpha, seed)
+    verdict = stats.null_verdict(primary["compliant"], primary["violating"], statistic.null_alpha, seed)
+    null = {"test": "permuted Brunner-Munzel, two-sided"} | verdict.to_dict()
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "name": config.name,
@@ -159,7 +160,7 @@ def _controls(config: AuditConfig, records: Sequence[dict], arms: Sequence[str],
     return out
 
 
-def _utility(groups: dict[str, list[dict]], records: Sequence[dict]) -> dict[str, Any]:
+def _utility(groups: Mapping[Arm, list[dict]], records: Sequence[dict]) -> dict[str, Any]:
     def means(rows: list[dict]) -> dict[str, Any]:
         rows = [row for row in rows if row]
         if not rows:

@@ -67,6 +67,7 @@ def sample_from(
 
 
 def _unpack(rollout: Rollout, policy: int, rows: int) -> list[list[Sample]]:
-    ids, mask = rollout.ids_pbgt[policy], rollout.completion_mask_pbgt[policy]
-    finished = rollout.finished_pbg[policy]
+    ids, mask, finished = (
+        np.asarray(a[policy]) for a in (rollout.ids_pbgt, rollout.completion_mask_pbgt, rollout.finished_pbg)
+    )
     return [[Sample(ids[b, g][mask[b, g]], bool(finished[b, g])) for g in range(ids.shape[1])] for b in range(rows)]

@@ -20,6 +20,7 @@ from canaryjax.config import AuditConfig
 from canaryjax.data.example import Example
 from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
+from canaryjax.rl.metrics import Log
 from canaryjax.runlog import Progress, RunDirectory
 from canaryjax.weights.peft import save_adapter
 
@@ -62,7 +63,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     if chunks:
         if warm_examples:
             progress.stage("warm start")
-        base = warm_start(config, model, warm_examples, lambda row: run_dir.append_jsonl("metrics.jsonl", row))
+        base = warm_start(config, model, warm_examples, _metrics(run_dir))
         done = len(assignments) - sum(map(len, chunks))
         _run_chunks(config, run_dir, base, examples, chunks, done, progress)
     progress.stage("statistics")
@@ -99,12 +100,17 @@ def _run_chunks(
         trials = [build_trial(config, a.trial, a.draw, examples, base.tokenizer) for a in chunk]
         if not (run_dir.path / "data").is_dir():
             _write_first_pairs(run_dir, trials[0])
-        finished = run_chunk(
-            config, base, chunk[0].arm, trials, lengths, lambda row: run_dir.append_jsonl("metrics.jsonl", row)
-        )
+        finished = run_chunk(config, base, chunk[0].arm, trials, lengths, _metrics(run_dir))
         for result in finished:
             _keep(config, run_dir, base, result)
             progress.advance(1, f"trial {result.record['trial']}")
+
+
+def _metrics(run_dir: RunDirectory) -> Log:
+    def log(row: dict) -> None:
+        run_dir.append_jsonl("metrics.jsonl", row)
+
+    return log
 
 
 def _write_first_pairs(run_dir: RunDirectory, trial) -> None:

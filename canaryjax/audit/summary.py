@@ -9,7 +9,6 @@ from canaryjax import stats
 from canaryjax.config.schema import StatisticConfig
 
 SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
-SMALLEST_ARM_FOR_BOOTSTRAP = 30  # below it, and at 0 or 1, bootstrap and DeLong intervals collapse (DECIDED)
 SMALLEST_RM_BIAS = 0.05  # reward units; a ratio over less looks like a finding and is none (BC-59)
 
 
@@ -28,10 +27,18 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
     area = stats.auroc(compliant, violating)
     rate = stats.tpr_at_fpr(compliant, violating, settings.target_fpr, settings.threshold_rule, settings.level)
     curve = stats.roc_curve(compliant, violating)
+    interval = stats.auroc_interval(
+        compliant,
+        violating,
+        settings.level,
+        settings.auroc_interval,
+        resamples=settings.bootstrap_samples,
+        seed=seed,
+    )
     achieved = rate.expected_fpr
     return {
         "auroc": area,
-        "auroc_interval": _interval(compliant, violating, area, settings, seed),
+        "auroc_interval": interval.to_dict(),
         "auroc_reason": None if area is not None else "an arm has no valid policy",
         "tpr": rate.to_dict() | {"true_fpr_range": rate.fpr_range.to_dict()},
         "ppv": [
@@ -42,26 +49,6 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
         "roc": curve.to_dict(),
         "remainder": stats.remainder_auroc(compliant, violating, rate.threshold).to_dict(),
         "direction_warning": stats.direction_warning(compliant, violating),
-    }
-
-
-def _interval(compliant, violating, area, settings: StatisticConfig, seed: int) -> dict:
-    method = settings.auroc_interval
-    if method == "auto":
-        small = min(len(compliant), len(violating)) < SMALLEST_ARM_FOR_BOOTSTRAP
-        method = "newcombe" if small or area in (0.0, 1.0) else "bootstrap"
-    options = {"resamples": settings.bootstrap_samples, "seed": seed} if method == "bootstrap" else {}
-    return stats.auroc_interval(compliant, violating, settings.level, method, **options).to_dict()
-
-
-def null_test(compliant: Sequence[float], violating: Sequence[float], alpha: float, seed: int) -> dict:
-    """Whether the arms differ at all: permuted Brunner-Munzel, valid under unequal variances (DECIDED)."""
-    result = stats.brunner_munzel_permuted(compliant, violating, seed=seed)
-    p_value = result.p_value
-    return result.to_dict() | {
-        "test": "permuted Brunner-Munzel, two-sided",
-        "alpha": alpha,
-        "passed": None if p_value is None else bool(p_value > alpha),
     }
 
 

@@ -126,7 +126,7 @@ def reward_rows(
             "heldout_mask": _heldout(config, trial),
         }
         per_policy.append({name: _fill(array, count) for name, array in arrays.items()})
-    return RewardRows(**{name: np.stack([rows[name] for rows in per_policy]) for name in per_policy[0]})
+    return RewardRows(**{name: jnp.asarray([rows[name] for rows in per_policy]) for name in per_policy[0]})
 
 
 def _restored(config, arm: Arm, trace: Trace, ids, texts, trial: Trial, tokenizer):

@@ -88,7 +88,7 @@ def measure_utility(
         prompts = [[ids for own in prompts for ids in own]]
     answers = sample_from(model, adapters, prompts, length, law, device_key(0, "greedy"), BATCH)
     flat = [sample[0] for own in answers for sample in own]
-    found = []
+    found: list[dict | None] = []
     for index, trial in enumerate(trials):
         own = flat[index * count : (index + 1) * count]
         scores = [

@@ -4,9 +4,10 @@ import difflib
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import yaml
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
@@ -77,6 +78,7 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
         raise UserError(f"expected readable YAML in {path}; {_one_line(error)}") from error
     if not OmegaConf.is_dict(tree):
         raise UserError(f"expected a mapping of config keys in {path}, found something else; see configs/quick.yaml")
+    assert isinstance(tree, DictConfig)
     parent = tree.pop("extends", None)
     if parent is None:
         return tree
@@ -99,7 +101,7 @@ def _describe(item) -> str:
 
 
 def _known_keys(location) -> list[str]:
-    section = AuditConfig
+    section: Any = AuditConfig
     for part in location:
         section = section.model_fields[part].annotation
     return list(section.model_fields)
