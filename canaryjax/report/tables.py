@@ -91,7 +91,8 @@ def _control(name: str, found: Any) -> str:
         return f"not run: {found.get('reason') or 'no reason was recorded'}"
     if "passed" in found:
         outcome = {True: "passed", False: "FAILED", None: f"undecided: {found.get('reason')}"}[found["passed"]]
-        return f"{outcome}; {found.get('test')}, p = {number(found.get('p_value'))}, passes above {number(found.get('alpha'), 2)}"
+        p_value, alpha = number(found.get("p_value")), number(found.get("alpha"), 2)
+        return f"{outcome}; {found.get('test') or 'test not named'}, p = {p_value}, passes above {alpha}"
     if name == "decoy_canary":
         parts = []
         for arm in reversed(ARMS):

@@ -24,15 +24,17 @@ def _rows(*words):
 
 
 def test_score_prints_a_row_per_continuation(tmp_path):
-    (tmp_path / "in.jsonl").write_text(
-        '{"prompt": "FINAL:", "continuation": [" Not found", " A B"]}\n{"prompt": "Question: A", "continuation": " B"}\n'
-    )
+    asked = [
+        {"prompt": "FINAL:", "continuation": [" Not found", " A B"]},
+        {"prompt": "Question: A", "continuation": " B"},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     rows = _rows("score", str(MODEL), "--input", str(tmp_path / "in.jsonl"))
     assert [(row["prompt"], row["continuation"]) for row in rows] == [(0, " Not found"), (0, " A B"), (1, " B")]
     model = canaryjax.load_model(MODEL)
     for row, prompt in zip(rows, ["FINAL:", "FINAL:", "Question: A"], strict=True):
         expected = canaryjax.score(model, [prompt], [row["continuation"]])[0]
-        assert row["ids"] == expected.ids.tolist() if hasattr(expected.ids, "tolist") else list(expected.ids)
+        assert row["ids"] == [int(i) for i in expected.ids]
         assert row["logps"] == pytest.approx([float(x) for x in expected.logps], abs=1e-5)
         assert row["total"] == pytest.approx(sum(row["logps"]), abs=1e-9)
 
