@@ -1,4 +1,4 @@
-"""Adapters exchanged with the real PEFT, both ways, on a base of square kernels: a transpose has the right shape there."""
+"""Adapters exchanged with the real PEFT, both ways, on square kernels, where a transpose has the right shape."""
 
 import jax
 import jax.numpy as jnp
