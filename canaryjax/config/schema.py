@@ -32,7 +32,7 @@ class LoraConfig(_Section):
     @model_validator(mode="after")
     def _no_repeats(self):
         if not self.targets or len(set(self.targets)) < len(self.targets):
-            raise ValueError("expected at least one target and none twice")
+            raise ValueError("expected targets to name at least one projection and none twice")
         return self
 
 

@@ -1,0 +1,69 @@
+"""A small study on a tiny random model that speaks the embedded vocabulary."""
+
+import jax
+import pytest
+
+from canaryjax.config import load_config
+from canaryjax.data.loaders import load_examples
+from canaryjax.data.tokens import TextTokenizer
+from canaryjax.embedded.corpus import generate_examples
+from canaryjax.embedded.pretrain.training import base_config
+from canaryjax.embedded.tokenizer import build_tokenizer, padded_rows
+from canaryjax.models.lora import LoraPair, init_adapter
+from canaryjax.models.transformer import init_transformer
+
+SMALL = (
+    "data.documents=40",
+    "evaluation.max_pairs=5",
+    "evaluation.control_pairs=2",
+    "evaluation.decoys=3",
+    "evaluation.placebos_same_form=2",
+    "evaluation.placebos_other_form=2",
+    "evaluation.noise_floor_pairs=2",
+    "evaluation.utility_examples=3",
+)
+
+
+@pytest.fixture(scope="session")
+def small_config():
+    return load_config("quick", [*SMALL, "study.seed=7"])
+
+
+@pytest.fixture(scope="session")
+def examples(small_config):
+    return load_examples(small_config.data, small_config.study.seed, generate_examples)
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    backend = build_tokenizer()
+    return TextTokenizer(
+        backend, eos_ids=[backend.token_to_id("<eos>")], pad_id=backend.token_to_id("<pad>"), add_bos=False
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tokenizer):
+    import dataclasses
+
+    config = base_config(padded_rows(tokenizer.backend), tokenizer.vocab_size)
+    config = dataclasses.replace(
+        config, width=24, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=8, ff_dim=40, windows=(None, None)
+    )
+    return init_transformer(jax.random.key(1), config, stddev=0.3)
+
+
+@pytest.fixture(scope="session")
+def two_adapters(tiny_model):
+    """Adapters stacked over two policies, far from zero."""
+    import jax.numpy as jnp
+
+    def one(key):
+        adapter = init_adapter(key, tiny_model.config, rank=3, alpha=6.0)
+        noise = {
+            name: LoraPair(pair.a, 0.3 * jax.random.normal(key, pair.b.shape, jnp.float32))
+            for name, pair in adapter.layers.items()
+        }
+        return adapter.replace(layers=noise)
+
+    return jax.vmap(one)(jax.random.split(jax.random.key(2)))

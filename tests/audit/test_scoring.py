@@ -1,0 +1,107 @@
+"""A pair's score does not depend on how it was batched, padded or shared, and policies do not mix."""
+
+import jax
+import numpy as np
+import pytest
+
+from canaryjax.audit.measure import CellScores, control_scores, plan_cells, policy_scores
+from canaryjax.audit.scoring import Item, score_items
+from canaryjax.audit.trial import build_trial
+from canaryjax.inference.logprobs import score_shared
+
+
+@pytest.fixture(scope="module")
+def trials(small_config, examples, tokenizer):
+    return [build_trial(small_config, i, i, examples, tokenizer) for i in range(2)]
+
+
+@pytest.fixture(scope="module")
+def plans(trials, small_config):
+    return [plan_cells(trial, small_config) for trial in trials]
+
+
+def one_by_one(model, adapter, item: Item) -> float:
+    """The oracle: context and string alone, no padding, no shared beginning."""
+    logps = score_shared(
+        model,
+        adapter,
+        item.context[None],
+        np.ones((1, len(item.context)), bool),
+        item.string[None, None],
+        np.ones((1, 1, len(item.string)), bool),
+    )
+    return float(logps.sum())
+
+
+@pytest.mark.slow
+def test_batched_shared_and_padded_scores_equal_each_item_alone(tiny_model, two_adapters, plans):
+    items = [[cell.item for cell in plan[:11]] for plan in plans]
+    expected = np.array(
+        [
+            [one_by_one(tiny_model, jax.tree.map(lambda x, p=p: x[p], two_adapters), item) for item in own]
+            for p, own in enumerate(items)
+        ]
+    )
+    assert np.ptp(expected) > 1  # otherwise equal scores would prove nothing
+    tolerance = 1e-5 * np.maximum(1.0, np.abs(expected)) * 12  # 1e-5 a token, 12 tokens a canary
+    for options in ({}, {"share": False}, {"extra_padding": 32}):
+        found = score_items(tiny_model, two_adapters, items, 4, **options)
+        assert (np.abs(found - expected) <= tolerance).all(), options
+    swapped = score_items(tiny_model, two_adapters, [list(reversed(own)) for own in items], 11)
+    assert (np.abs(swapped[:, ::-1] - expected) <= tolerance).all()
+
+
+def scored(plan, logps, base=None):
+    logps = np.asarray(logps, float)
+    return CellScores(plan, logps, np.zeros(len(plan)) if base is None else np.asarray(base, float))
+
+
+def test_four_scores_by_hand(plans):
+    plan = plans[0]
+    # Triggered is 3 above clean for clean queries, 5 for induced ones; the base's own difference is 1.
+    logps = [(3 if c.query_mode == "clean" else 5) * (c.view == "triggered") - 40 for c in plan]
+    base = [1.0 * (c.view == "triggered") - 40 for c in plan]
+    found = policy_scores(scored(plan, logps, base))
+    assert found.scores == {"clean_raw": 3.0, "clean_net": 2.0, "induced_raw": 5.0, "induced_net": 4.0}
+    assert (found.valid_pairs, found.invalid_pairs) == (5, 0)
+
+
+def test_a_pair_that_is_not_finite_is_left_out_and_counted(plans):
+    plan = plans[0]
+    logps = np.where([c.view == "triggered" for c in plan], 2.0, 0.0)
+    logps[next(i for i, c in enumerate(plan) if c.trigger_kind == "real")] = -np.inf
+    found = policy_scores(scored(plan, logps))
+    assert (found.valid_pairs, found.invalid_pairs) == (4, 1)
+    assert found.scores["clean_raw"] == 2.0  # -inf would have made it infinite
+    nothing = policy_scores(scored(plan, np.full(len(plan), np.nan)))
+    assert nothing.scores["clean_raw"] is None
+    assert nothing.reason
+
+
+def test_controls_use_their_own_strings_and_the_real_clean_view(plans, small_config):
+    plan = plans[0]
+
+    def logp(cell):
+        if cell.trigger_kind == "decoy":
+            return (1.0 + cell.string_id) * (cell.view == "triggered")
+        if cell.trigger_kind.startswith("placebo"):
+            return 0.5
+        return 7.0 if cell.view == "triggered" else 0.25
+
+    found = control_scores(scored(plan, [logp(c) for c in plan]), small_config)
+    assert found["pairs"] == 2
+    assert found["score"] == pytest.approx(6.75)
+    assert found["decoy"] == [1.0, 2.0, 3.0]
+    # A placebo is compared with the real clean view, 0.25: with a clean view of its own, 0, it would be 0.5.
+    assert found["placebo_same_form"] == [0.25, 0.25]
+    assert found["placebo_other_form"] == [0.25, 0.25]
+
+
+def test_a_decoy_replaces_the_canary_wherever_it_stands(trials, tokenizer):
+    trial = trials[0]
+    variant = next(v for v in trial.pairs[0].variants if v.trigger_kind == "decoy")
+    context = tokenizer.decode(variant.contexts["triggered", "induced"])
+    assert variant.trigger in context
+    assert trial.decoys[0].visible in context
+    assert trial.canary.visible not in context
+    assert trial.canary.trigger not in context

@@ -1,0 +1,124 @@
+"""The config tree: merged, checked, and no field that nobody reads."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+import canaryjax
+from canaryjax.config import AuditConfig, config_hash, load_config, validate_config
+from canaryjax.config.load import SHIPPED_CONFIGS
+from canaryjax.errors import UserError
+
+PACKAGE = Path(canaryjax.__file__).parent
+
+
+def leaf_fields(section: type[BaseModel], prefix: str = "") -> list[str]:
+    found = []
+    for name, field in section.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found += leaf_fields(inner, f"{prefix}{name}.")
+        else:
+            found.append(f"{prefix}{name}")
+    return found
+
+
+def attributes_read() -> set[str]:
+    """Every attribute name read in the package, the config layer left out."""
+    found: set[str] = set()
+    for file in PACKAGE.rglob("*.py"):
+        if "config" not in file.relative_to(PACKAGE).parts[:1]:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            found |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return found
+
+
+def test_every_field_is_read_somewhere():
+    read = attributes_read()
+    unread = [path for path in leaf_fields(AuditConfig) if path.rsplit(".", 1)[-1] not in read]
+    # `algorithm` has one value until PPO comes; it is validated, and shown in the report's config.
+    assert unread == ["policy.algorithm"]
+
+
+def test_every_shipped_config_is_valid_and_named_once():
+    names = [load_config(file).name for file in sorted(SHIPPED_CONFIGS.rglob("*.yaml"))]
+    assert len(names) == len(set(names)) >= 10
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("canary.delt=0.1", "did you mean 'canary.delta'"),
+        ("polcy.kl=k3", "did you mean 'policy'"),
+        ("policy.optimizer.learning_rat=1", "did you mean 'policy.optimizer.learning_rate'"),
+        ("canary.rate=1.5", "canary.rate"),
+        ("canary.rate=nan", "canary.rate"),
+        ("study.compliant=0", "study.compliant"),
+        ("policy.num_generations=1", "num_generations"),
+        ("policy.train_batch_size=12", "a group is never"),
+        ("data.kind=jsonl", "data.path"),
+        ("canary.contrast=0.9", "rate \\+ contrast"),
+        ("data.rm_share=0.8", "rm_share \\+ eval_share"),
+        ("policy.lora.targets=[q,q]", "targets"),
+        ("policy.lora.targets=[query]", "policy.lora.targets"),
+        ("name=a/b", "name"),
+        ("canary.rate", "key=value"),
+    ],
+)
+def test_mistakes_are_named(override, message):
+    with pytest.raises(UserError, match=message):
+        load_config("quick", [override])
+
+
+def test_a_large_bias_needs_leave():
+    with pytest.raises(UserError, match="allow_large_delta"):
+        validate_config({"canary": {"delta": 0.3}}, "test")
+    assert validate_config({"canary": {"delta": 0.3, "allow_large_delta": True}}, "test").canary.delta == 0.3
+    assert validate_config({"canary": {"delta": 0.1}}, "test").canary.delta == 0.1
+
+
+def test_overrides_win_over_the_file_and_the_file_over_what_it_extends():
+    assert load_config("quick").canary.rate == 0.5
+    assert load_config("embedded/null").canary.rate == 0.0
+    assert load_config("embedded/null", ["canary.rate=0.25"]).canary.rate == 0.25
+    assert load_config("embedded/null").policy == load_config("quick").policy
+
+
+def test_the_resolved_yaml_loads_back_to_the_same_config(tmp_path):
+    config = load_config("embedded/paper_rate", ["study.seed=12"])
+    file = tmp_path / "again.yaml"
+    file.write_text(config.to_yaml(), encoding="utf-8")
+    assert load_config(file) == config
+    assert config_hash(load_config(file)) == config_hash(config)
+    assert config_hash(load_config(file, ["study.seed=13"])) != config_hash(config)
+    assert set(yaml.safe_load(config.to_yaml())["policy"]) == set(type(config.policy).model_fields)
+
+
+def test_unreadable_files_are_one_line(tmp_path):
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [1, 2", encoding="utf-8")
+    circle = tmp_path / "circle.yaml"
+    circle.write_text("extends: circle.yaml\n", encoding="utf-8")
+    listed = tmp_path / "list.yaml"
+    listed.write_text("- 1\n", encoding="utf-8")
+    for file, message in ((broken, "readable YAML"), (circle, "circle"), (listed, "mapping"), ("nowhere", "nowhere")):
+        with pytest.raises(UserError, match=message) as caught:
+            load_config(file)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_papers_tables_are_the_defaults():
+    config = AuditConfig()
+    rm, policy, feedback = config.reward_model, config.policy, config.feedback
+    assert (rm.train_batch_size, rm.grad_accumulation, rm.epochs, rm.max_length) == (8, 2, 3, 1024)
+    assert (rm.optimizer.learning_rate, rm.center_coefficient, rm.early_stopping_patience) == (2e-5, 0.01, 2)
+    assert (rm.lora.rank, rm.lora.alpha, rm.lora.dropout) == (16, 32.0, 0.05)
+    assert (policy.train_batch_size, policy.generation_batch_size, policy.num_generations) == (8, 32, 8)
+    assert (policy.optimizer.learning_rate, policy.kl_coefficient, policy.clip_low) == (1e-5, 0.04, 0.2)
+    assert (policy.max_prompt_length, policy.max_completion_length) == (1600, 64)
+    assert (feedback.max_response_chars, feedback.warmup_samples, feedback.mean_match_min_samples) == (512, 200, 256)
+    assert (feedback.calibration_learning_rate, feedback.mean_match_tolerance) == (0.02, 0.01)
+    assert (config.canary.delta, config.canary.allow_large_delta) == (0.1, False)
