@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 
 Sums = TypeVar("Sums")
+Batch = TypeVar("Batch")
 
 
-def sum_passes(body: Callable[[object], Sums], batch: object, passes: int) -> Sums:
+def sum_passes(body: Callable[[Batch], Sums], batch: Batch, passes: int) -> Sums:
     """Adds `body(part)` over equal parts of a batch, holding one part's activations at a time.
 
     Differentiate a function of the result: each part is then run again in the backward pass, and any loss of the sums

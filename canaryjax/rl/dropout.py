@@ -1,5 +1,7 @@
 """LoRA dropout by masking the adapter instead of its inputs."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
@@ -23,5 +25,5 @@ def drop_inputs(adapter: Adapter, key: jax.Array, rate: float) -> Adapter:
     layers = {}
     for index, (name, pair) in enumerate(sorted(adapter.layers.items())):
         kept = jax.random.bernoulli(jax.random.fold_in(key, index), 1.0 - rate, pair.a.shape[:-1])
-        layers[name] = pair.replace(a=jnp.where(kept[..., None], pair.a / (1.0 - rate), 0.0))
-    return adapter.replace(layers=layers)
+        layers[name] = dataclasses.replace(pair, a=jnp.where(kept[..., None], pair.a / (1.0 - rate), 0.0))
+    return dataclasses.replace(adapter, layers=layers)

@@ -33,7 +33,9 @@ class MetricLog:
         now = time.perf_counter()
         seconds = (now - self._since) / len(fetched)
         self._waiting, self._since = [], now
-        for step, metrics in fetched if self._log else ():
+        if self._log is None:
+            return
+        for step, metrics in fetched:
             policies = len(next(iter(metrics.values())))
             for policy in range(policies):
                 values = {name: plain_number(x[policy]) for name, x in metrics.items()}

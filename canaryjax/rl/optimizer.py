@@ -1,11 +1,16 @@
 """AdamW for many policies at once, and the state that freezes a policy whose numbers are no longer finite."""
 
+import dataclasses
+from typing import Any, TypeVar
+
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
 
 from canaryjax.rl.settings import OptimizerSettings
+
+Tree = TypeVar("Tree")
 
 
 @struct.dataclass
@@ -21,8 +26,8 @@ class TrainState:
       active: bool `[p]`, False once early stopping has ended a policy.
     """
 
-    params: object
-    optimizer: object
+    params: Any
+    optimizer: Any
     step: jax.Array
     valid: jax.Array
     active: jax.Array
@@ -80,9 +85,9 @@ def apply_gradients(
     updates, new_optimizer = optimizer.update(gradients, state.optimizer, state.params)
     new_params = optax.apply_updates(state.params, updates)
     params, kept = select_tree(valid & state.active, (new_params, new_optimizer), (state.params, state.optimizer))
-    return state.replace(params=params, optimizer=kept, valid=valid), norm
+    return dataclasses.replace(state, params=params, optimizer=kept, valid=valid), norm
 
 
-def select_tree(condition: jax.Array, chosen: object, other: object) -> object:
+def select_tree(condition: jax.Array, chosen: Tree, other: Tree) -> Tree:
     """Leafwise `where` with one scalar condition."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), chosen, other)

@@ -1,7 +1,11 @@
 """In which order each policy sees its rows: fixed by its own key, whoever trains beside it."""
 
+from typing import TypeVar
+
 import jax
 import numpy as np
+
+Rows = TypeVar("Rows")
 
 
 def row_order(key: jax.Array, rows: np.ndarray, epochs: int) -> np.ndarray:
@@ -27,6 +31,6 @@ def padded_batches(order: np.ndarray, batch: int, batches: int) -> np.ndarray:
     return padded.reshape(batches, batch)
 
 
-def take_rows(tree: object, index: jax.Array) -> object:
+def take_rows(tree: Rows, index: jax.Array) -> Rows:
     """Rows of every array of one policy; -1 takes row 0, which the caller must give weight 0."""
     return jax.tree.map(lambda x: x[index.clip(0)], tree)

@@ -1,8 +1,10 @@
 """Trains the reward models of several policies in one program."""
 
+import dataclasses
 import functools
 import math
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +30,7 @@ from canaryjax.rl.settings import RewardModelSettings, require
 from canaryjax.stats.detection import auroc
 
 INIT, DROPOUT = 0, 1  # purposes of a policy's key
+HELDOUT = ("heldout_loss", "heldout_accuracy", "heldout_auc")
 
 
 def train_reward_models(
@@ -71,14 +74,15 @@ def train_reward_models(
         last = update + 1 == len(plan.batches)
         if stopping.wanted and (last or (update + 1) % settings.eval_every == 0):
             heldout = _evaluate(model, state.params, rows, plan, settings)
-            state = stopping.update(update + 1, heldout["heldout_loss"], state)
+            state = stopping.update(update + 1, heldout, state)
             if not np.asarray(state.active & state.valid).any():
                 break
     metrics.flush()
     trained = stopping.best if stopping.wanted else state.params
     updates = np.where(stopping.stopped_at < 0, update + 1, stopping.stopped_at)
-    result = {"valid": np.asarray(state.valid), "updates": updates}
-    result |= _evaluate(model, trained, rows, plan, settings) | {"seconds": time.perf_counter() - started}
+    result: dict[str, Any] = {"valid": np.asarray(state.valid), "updates": updates}
+    result |= stopping.heldout if stopping.wanted else _evaluate(model, trained, rows, plan, settings)
+    result["seconds"] = time.perf_counter() - started
     if log:
         for policy in range(len(updates)):
             values = {name: plain_number(x[policy]) for name, x in result.items() if name != "seconds"}
@@ -119,7 +123,7 @@ def _balanced(rows: RewardRows) -> RewardRows:
     labels, weights = np.asarray(rows.labels), np.array(rows.weights, np.float32)
     for policy, training in enumerate(~np.asarray(rows.heldout_mask)):
         weights[policy, training] = balance_weights(labels[policy, training], weights[policy, training])
-    return rows.replace(weights=jnp.asarray(weights))
+    return dataclasses.replace(rows, weights=jnp.asarray(weights))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -138,12 +142,12 @@ def _step_program(settings: RewardModelSettings, updates: int):
     def step(model, state, rows, index_pb, keys_p):
         def one(state, rows, index, key):
             batch = take_rows(rows, index)
-            batch = batch.replace(weights=jnp.where(index[:, None] >= 0, batch.weights, 0.0))
+            batch = dataclasses.replace(batch, weights=jnp.where(index[:, None] >= 0, batch.weights, 0.0))
             key = jax.random.fold_in(jax.random.fold_in(key, DROPOUT), state.step)
 
             def loss(params):
                 adapter = drop_inputs(params.adapter, key, settings.adapter.dropout)
-                scorer = params.replace(adapter=adapter)
+                scorer = dataclasses.replace(params, adapter=adapter)
                 return finish_reward(
                     sum_passes(lambda part: _sums(model, scorer, part, settings), batch, settings.grad_accumulation),
                     settings.center_coefficient,
@@ -151,7 +155,7 @@ def _step_program(settings: RewardModelSettings, updates: int):
 
             (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(state.params)
             state, norm = apply_gradients(optimizer, state, value, gradients)
-            return state.replace(step=state.step + 1), metrics | {"grad_norm": norm, "valid": state.valid}
+            return dataclasses.replace(state, step=state.step + 1), metrics | {"grad_norm": norm, "valid": state.valid}
 
         return jax.vmap(one)(state, rows, index_pb, keys_p)
 
@@ -190,8 +194,7 @@ def _score_chunks(model, params, rows, index_pcb):
 def _evaluate(model, params, rows: RewardRows, plan: _Plan, settings: RewardModelSettings) -> dict[str, np.ndarray]:
     """Held-out loss, accuracy and AUC of each policy, NaN where there is nothing to measure."""
     policies, chunks = plan.heldout.shape[:2]
-    names = ("heldout_loss", "heldout_accuracy", "heldout_auc")
-    result = {name: np.full(policies, np.nan) for name in names}
+    result = {name: np.full(policies, np.nan) for name in HELDOUT}
     if chunks == 0:
         return result
     rewards_p = np.asarray(_score_chunks(model, params, rows, plan.heldout))
@@ -208,7 +211,7 @@ def _evaluate(model, params, rows: RewardRows, plan: _Plan, settings: RewardMode
         )
         area = auroc(rewards[weighed & (labels < 0.5)], rewards[weighed & (labels > 0.5)])
         values = (float(loss), float(metrics["accuracy"]), np.nan if area is None else area)
-        for name, value in zip(names, values, strict=True):
+        for name, value in zip(HELDOUT, values, strict=True):
             result[name][policy] = value
     return result
 
@@ -220,20 +223,22 @@ class _Stopping:
         policies = params_p.head_b.shape[0]
         self.wanted = settings.early_stopping_patience is not None
         self.patience = settings.early_stopping_patience
-        self.best = jax.tree.map(jnp.copy, params_p) if self.wanted else None
+        self.best = jax.tree.map(jnp.copy, params_p)
         self.stopped_at = np.full(policies, -1)
+        self.heldout = {name: np.full(policies, np.nan) for name in HELDOUT}  # of the best
         self._lowest = np.full(policies, np.inf)
         self._misses = np.zeros(policies, int)
 
-    def update(self, updates: int, loss_p: np.ndarray, state: TrainState) -> TrainState:
+    def update(self, updates: int, heldout: dict[str, np.ndarray], state: TrainState) -> TrainState:
         """Takes one evaluation after `updates` updates; returns the state with stopped policies inactive."""
-        running = self.stopped_at < 0
+        running, loss_p = self.stopped_at < 0, heldout["heldout_loss"]
         better = running & (loss_p < self._lowest)  # False for NaN
         self.best = _keep_better(jnp.asarray(better), state.params, self.best)
         self._lowest = np.where(better, loss_p, self._lowest)
+        self.heldout = {name: np.where(better, heldout[name], self.heldout[name]) for name in HELDOUT}
         self._misses = np.where(better, 0, self._misses + running)
         self.stopped_at[running & (self._misses >= self.patience)] = updates
-        return state.replace(active=jnp.asarray(self.stopped_at < 0))
+        return dataclasses.replace(state, active=jnp.asarray(self.stopped_at < 0))
 
 
 @jax.jit

@@ -1,5 +1,6 @@
 """Supervised training of one adapter on reference answers: a warm start before any reinforcement."""
 
+import dataclasses
 import functools
 import math
 
@@ -108,7 +109,11 @@ def _step_program(settings: SupervisedSettings, updates: int):
 
             value, gradients = jax.value_and_grad(loss)(state.params)
             state, norm = apply_gradients(optimizer, state, value, gradients)
-            return state.replace(step=state.step + 1), {"loss": value, "grad_norm": norm, "valid": state.valid}
+            return dataclasses.replace(state, step=state.step + 1), {
+                "loss": value,
+                "grad_norm": norm,
+                "valid": state.valid,
+            }
 
         return jax.vmap(one)(state)
 

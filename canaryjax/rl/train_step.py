@@ -4,6 +4,7 @@ With a reward model all three are one program; with rewards made on the host the
 the host between them.
 """
 
+import dataclasses
 import functools
 from typing import NamedTuple
 
@@ -163,7 +164,7 @@ def _update_one(model, reference, recipe: Recipe, state, prompts, rollout, rewar
         "unusable_rewards": (~group.usable).sum(),
         "valid": state.valid,
     }
-    return state.replace(step=state.step + 1), metrics
+    return dataclasses.replace(state, step=state.step + 1), metrics
 
 
 def _updates(model, recipe: Recipe, state, batch: _Batch, guard, key):

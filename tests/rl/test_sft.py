@@ -36,6 +36,7 @@ def test_answers_become_likely(tiny, rows):
     assert len(records) == 65  # 13 * 20 / 4
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_an_error(tiny, rows):
     settings = dataclasses.replace(SETTINGS, optimizer=OptimizerSettings(1e30, "constant"))
     with pytest.raises(InvalidScore, match="learning rate"):

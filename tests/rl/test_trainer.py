@@ -64,6 +64,7 @@ def test_the_base_stays_and_the_adapter_moves_at_beta_zero(tiny):
     assert result["valid"].all()
 
 
+@pytest.mark.slow
 def test_reward_rises_when_a_token_is_liked(tiny):
     records = []
     settings = with_settings(
@@ -84,6 +85,7 @@ def test_the_divergence_is_zero_at_step_zero_and_grows(tiny):
     assert all(r["kl"] > 0 for r in records if r["step"] == 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_the_sampler_and_the_loss_use_one_law(tiny, temperature):
     # Several updates a rollout compare with the sampler's log-probs: another law there would give ratios that clip at
@@ -98,6 +100,7 @@ def test_the_sampler_and_the_loss_use_one_law(tiny, temperature):
     assert max(r["kl"] for r in records) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_start_from_an_adapter_has_divergence_zero_from_that_adapter_only(tiny):
     start = random_adapter(tiny)
     for reference, zero in ((start, True), (None, False)):
@@ -107,6 +110,7 @@ def test_a_start_from_an_adapter_has_divergence_zero_from_that_adapter_only(tiny
         assert (max(first) < 1e-12) == zero
 
 
+@pytest.mark.slow
 def test_the_reference_does_not_drift(tiny):
     prompts = tiny.prompts()
     reference = random_adapter(tiny)
@@ -121,6 +125,7 @@ def test_the_reference_does_not_drift(tiny):
     assert np.array_equal(before, logps())
 
 
+@pytest.mark.slow
 def test_policies_together_equal_policies_alone_on_stored_rollouts(tiny):
     recipe = Recipe(SETTINGS, (tiny.eos,), 5)
     stored = []
@@ -153,6 +158,7 @@ def _rollout(ids, mask, eos):
     return Rollout(jnp.asarray(ids), jnp.asarray(mask), zeros, zeros, jnp.asarray(((ids == eos) & mask).any(axis=-1)))
 
 
+@pytest.mark.slow
 def test_each_step_samples_anew_and_policies_differ(tiny):
     # A constant key would give the same noise to each step of one prompt; one shared key the same to each policy.
     seen = []
@@ -185,6 +191,7 @@ def test_one_nan_reward_takes_its_completion_out_and_all_nan_stops_the_policy(ti
     assert tiny.largest_difference(two, adapters) == 0
 
 
+@pytest.mark.slow
 def test_resumed_equals_uninterrupted_bit_for_bit(tiny):
     # A counter that restarts repeats the prompts, the noise or the schedule.
     models, saved = reward_models(tiny), []
@@ -196,6 +203,7 @@ def test_resumed_equals_uninterrupted_bit_for_bit(tiny):
     assert tiny.largest_difference(kept, saved[0]) == 0  # the caller's copy is not the donated one
 
 
+@pytest.mark.slow
 def test_the_missing_eos_penalty_is_taken_once(tiny):
     records, plain = [], []
     train(tiny, log=plain.append)
@@ -204,12 +212,14 @@ def test_the_missing_eos_penalty_is_taken_once(tiny):
         assert b["reward_mean"] == pytest.approx(a["reward_mean"] - 2.0 * (1 - a["finished_fraction"]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_two_passes_equal_one(tiny):
     one, _ = train(tiny, with_settings(num_generations=5))
     two, _ = train(tiny, with_settings(train_batch_size=5, grad_accumulation=2))
     assert tiny.largest_difference(one, two) < 1e-5
 
 
+@pytest.mark.slow
 def test_one_program_serves_every_step(tiny):
     model_reward_step.cache_clear()
     models, records = reward_models(tiny), []
