@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 0.5  # seconds: a stop that is quicker needs no word that it takes a while
 
 
 class Stopped(BaseException):
@@ -33,26 +34,30 @@ def stoppable() -> Iterator[None]:
     os.set_blocking(writer, False)
     previous = {number: signal.signal(number, _raise) for number in SIGNALS}
     old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    threading.Thread(target=_answer, args=(reader,), daemon=True, name="stop").start()
+    over = threading.Event()
+    answering = threading.Thread(target=_answer, args=(reader, over), daemon=True, name="stop")
+    answering.start()
     try:
         yield
     finally:
         signal.set_wakeup_fd(old_wakeup)
         for number, handler in previous.items():
             signal.signal(number, handler)
-        os.close(writer)  # ends the thread
+        over.set()
+        os.close(writer)  # ends the thread; what it had to say comes before anything said after the block
+        answering.join()
 
 
 def _raise(number: int, frame: object) -> None:
     raise Stopped(number)
 
 
-def _answer(reader: int) -> None:
+def _answer(reader: int, over: threading.Event) -> None:
     heard = 0
     with os.fdopen(reader, "rb", buffering=0) as pipe:
         while numbers := pipe.read(16):
             heard += sum(number in SIGNALS for number in numbers)
-            if heard == 1:
+            if heard == 1 and not over.wait(PATIENCE):
                 print("canaryjax: stopping after the step that is running; once more to stop at once", file=sys.stderr)
-            elif heard > 1:
+            elif heard > 1 and not over.is_set():
                 os._exit(1)

@@ -7,6 +7,8 @@ import sys
 import pytest
 
 WAITING = """
+import hashlib
+import threading
 import time
 from pathlib import Path
 from canaryjax.cli import app, audit
@@ -14,10 +16,11 @@ from canaryjax.cli import app, audit
 @app.app.command("wait")
 def wait(kind: str) -> None:
     audit._current.update(run_dir=Path("runs/quick-0123-1"), words=["quick", "canary.rate=0.1"])
-    print("ready", flush=True)
     if kind == "python":
+        print("ready", flush=True)
         time.sleep(600)
-    import hashlib
+    # Said by another thread, once this one is inside the call.
+    threading.Timer(1.0, lambda: print("ready", flush=True)).start()
     hashlib.pbkdf2_hmac("sha512", b"x", b"y", 30_000_000)  # no bytecode runs in here, as in a compiled program
 
 app.main()
