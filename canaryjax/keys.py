@@ -1,6 +1,6 @@
 """Named random streams: adding a consumer never reshuffles another.
 
-A stream is addressed by (seed, purpose, indices). Names are hashed by blake2b, so nothing depends on Python's hash seed.
+A stream is addressed by (seed, purpose, indices). Names are hashed by blake2b: nothing depends on Python's hash seed.
 """
 
 import hashlib
@@ -23,4 +23,4 @@ def host_rng(seed: int, purpose: str, *indices: int | str) -> np.random.Generato
 def device_key(seed: int, purpose: str, *indices: int | str) -> jax.Array:
     """JAX key of the stream (seed, purpose, *indices), for draws made inside a program."""
     word = stream_id(seed, purpose, *indices)
-    return jax.random.fold_in(jax.random.key(word & 0x7FFFFFFF), word >> 31 & 0x7FFFFFFF)
+    return jax.random.fold_in(jax.random.key(word & 0x7FFFFFFF), (word >> 31) & 0x7FFFFFFF)

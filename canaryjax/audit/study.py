@@ -1,6 +1,5 @@
 """A whole study: chunks of trials run, their records kept, arms joined at the end, and the report's numbers made."""
 
-import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
 from canaryjax.rl.metrics import Log
 from canaryjax.runlog import Progress, RunDirectory
+from canaryjax.runlog.files import encode
 from canaryjax.weights.peft import save_adapter
 
 RECORD = "trials/{:04d}.json"
@@ -128,7 +128,7 @@ def _keep(config: AuditConfig, run_dir: RunDirectory, base: Base, result: Finish
 
 
 def _write_rows(run_dir: RunDirectory, name: str, rows: Sequence[dict]) -> None:
-    run_dir.write_text(name, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+    run_dir.write_bytes(name, b"".join(encode(row)[0] + b"\n" for row in rows))
 
 
 def _write_parquet(run_dir: RunDirectory, name: str, table: pa.Table) -> None:

@@ -26,13 +26,11 @@ def print_plan(config: "AuditConfig", device: str) -> None:
 
 def model_shape(config: "AuditConfig") -> "ModelConfig":
     """The base model's shape: from its directory where it is there, else from the name of a well-known model."""
-    import canaryjax.embedded
+    from canaryjax.audit.base import model_path
     from canaryjax.audit.plan import KNOWN_SHAPES, known_shape
     from canaryjax.weights.hf_config import read_config
 
-    embedded = config.model.path == "embedded"
-    folder = Path(canaryjax.embedded.__file__).parent if embedded else Path(config.model.path)
-    file = folder / "config.json"
+    file = model_path(config) / "config.json"
     if file.is_file():
         try:
             return read_config(json.loads(file.read_bytes()), str(file), config.model.dtype)
