@@ -89,10 +89,11 @@ def _byte_level(vocab: dict[str, int], merges: list, pre: str) -> Tokenizer:
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
     if pre == "qwen2":
         backend.normalizer = normalizers.NFC()
+    cut: list[pre_tokenizers.PreTokenizer] = []
     if pre in _EXPRESSIONS:
         cut = [pre_tokenizers.Split(Regex(_EXPRESSIONS[pre]), behavior="isolated")]
-    else:
-        cut = [pre_tokenizers.Digits(individual_digits=True)] if pre == "smollm" else []
+    elif pre == "smollm":
+        cut = [pre_tokenizers.Digits(individual_digits=True)]
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre not in _EXPRESSIONS)
     backend.pre_tokenizer = pre_tokenizers.Sequence([*cut, byte_level])
     backend.decoder = decoders.ByteLevel()
