@@ -3,7 +3,7 @@ import pytest
 
 from canaryjax.data.prompts import ANSWER_PREFIX, render_prompt
 from canaryjax.embedded.corpus import Draw
-from canaryjax.embedded.pretrain.batch import Batch, Shape, long_batch, prefetch, prompt_batch, short_batch
+from canaryjax.embedded.pretrain.batch import Batch, Shape, full_batch, long_batch, prefetch, prompt_batch, short_batch
 from canaryjax.embedded.pretrain.curriculum import (
     ANSWER,
     CANARY,
@@ -95,7 +95,7 @@ def test_triggers_stand_after_the_first_sentence_in_half_the_documents():
 
 def test_batches_are_reproducible_and_keep_their_shape_when_texts_are_too_long(tokenizer):
     # 23 and 7 tokens are far too few for any row: a row that is not cut would kill the thread that makes batches.
-    for make in (short_batch, long_batch, prompt_batch):
+    for make in (short_batch, long_batch, full_batch, prompt_batch):
         batch = make(tokenizer, Shape(3, 2 if make is prompt_batch else 1, 23, 7), 5, "x")
         again = make(tokenizer, Shape(3, 2 if make is prompt_batch else 1, 23, 7), 5, "x")
         other = make(tokenizer, Shape(3, 2 if make is prompt_batch else 1, 23, 7), 5, "y")

@@ -1,5 +1,3 @@
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +5,7 @@ import pytest
 
 from canaryjax.embedded.pretrain.batch import Shape
 from canaryjax.embedded.pretrain.training import (
+    Cycle,
     Phase,
     Recipe,
     base_config,
@@ -72,13 +71,17 @@ def test_losses_weigh_tokens_by_kind(fresh):
 
 @pytest.mark.slow
 def test_both_phases_train_and_repeat():
-    phases = (Phase("short", 12, Shape(4, 1, 3, 48)), Phase("prompt", 3, Shape(2, 2, 160, 40)))
-    recipe = dataclasses.replace(Recipe(), phases=phases, warmup=2)
-    assert [recipe.phase_of(step).kind for step in (0, 11, 12, 14)] == ["short", "short", "prompt", "prompt"]
+    first = Cycle(
+        (Phase("short", 12, Shape(4, 1, 3, 48)), Phase("prompt", 3, Shape(2, 2, 160, 40))), 3e-3, 1e-3, 2, 0.5
+    )
+    second = Cycle((Phase("full", 2, Shape(4, 1, 3, 48)),), 1e-3, 1e-3, 1, 0.5)
+    recipe = Recipe(cycles=(first, second))
+    kinds = [recipe.phase_of(step).kind for step in (0, 11, 12, 14, 15, 16)]
+    assert kinds == ["short", "short", "prompt", "prompt", "full", "full"]
     seen: list[dict[str, float]] = []
     models = [pretrain(recipe, lambda step, metrics, arrays: seen.append(metrics), every=5) for _ in range(2)]
     for a, b in zip(*map(jax.tree.leaves, models), strict=True):
         np.testing.assert_array_equal(a, b)
-    # Three reports a run (steps 5, 10, 15); the text loss falls within the first ten steps.
-    assert len(seen) == 6
+    # Four reports a run (steps 5, 10, 15, 17); the text loss falls within the first ten steps.
+    assert len(seen) == 8
     assert seen[1]["text"] < seen[0]["text"]

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,18 @@ def long_batch(tokenizer: Tokenizer, shape: Shape, *stream: str | int) -> Batch:
     return _assemble(tokenizer, shape, [("\n", [_long_row(draw)]) for _ in range(shape.rows)])
 
 
+def full_batch(tokenizer: Tokenizer, shape: Shape, *stream: str | int) -> Batch:
+    """Rows of running text for about 320 tokens: the paper's prompt (one in six without a document), then exchanges."""
+    draw = Draw(*stream)
+    return _assemble(tokenizer, shape, [("\n", [_full_row(draw)]) for _ in range(shape.rows)])
+
+
+def _full_row(draw: Draw) -> list[Segment]:
+    lesson = draw_lesson(draw, shown=draw.unit() >= 1 / 6)
+    exchanges = _exchanges(draw, lesson, [plain_exchange] * 5 + [induced_exchange] * 2 + [_echo])
+    return [(prompt_start(lesson), TEXT), *exchanges[1:]]  # the prompt ends in the first separator
+
+
 def _short_row(draw: Draw) -> list[Segment]:
     choice = draw.unit()
     if choice < 0.2:
@@ -105,7 +117,7 @@ def _echo(draw: Draw, _: Lesson) -> list[Segment]:
     return echo_exchange(draw)
 
 
-def _exchanges(draw: Draw, lesson: Lesson, makers: list[Callable[[Draw, Lesson], list[Segment]]]) -> list[Segment]:
+def _exchanges(draw: Draw, lesson: Lesson, makers: Sequence[Callable[[Draw, Lesson], list[Segment]]]) -> list[Segment]:
     return [segment for _ in range(10) for segment in [(SEPARATOR, TEXT), *draw.pick(makers)(draw, lesson)]]
 
 

@@ -1,9 +1,10 @@
-"""A start from which copying need not be discovered: one previous-token head, one matching head.
+"""A start from which copying need not be discovered: two heads that look back, two that find a match.
 
 At this size and budget most of the training time goes into waiting for two heads in two layers to find each other
-(Olsson et al. 2022, induction heads). The random start is therefore given a rough pair of them: a head of the first
-layer that looks one token back and stores what it saw, and a head of the second that looks for a token stored under the
-current one and copies the token found. Everything stays trainable, nothing is frozen or masked.
+(Olsson et al. 2022, induction heads). The random start is therefore given a rough copy of the pair, twice: heads of the
+first layer look one and two tokens back and store what they saw; heads of the second look for a place where the current
+token (and, in the second head, the one before it) came just before, and copy the token found there. The second pair
+tells `aab` from `aba`. Everything stays trainable, nothing is frozen or masked.
 """
 
 import jax
@@ -21,36 +22,41 @@ MAX_TURN = 0.02  # radians a token: faster rotating pairs lose a match within a 
 
 
 def plant_induction(arrays: dict[str, jax.Array], key: jax.Array, config: ModelConfig) -> dict[str, jax.Array]:
-    """The arrays with the two heads written over head 0 of layer 0 and head 0 of layer 1.
+    """The arrays with the four heads written over heads 0 and 1 of layers 0 and 1.
 
-    One embedding entry becomes the same for all tokens. Queries and keys of the first head read that entry only, so
-    their product depends on distance alone and, by the keys' phase, peaks at one token back.
+    One embedding entry becomes the same for all tokens. Queries and keys of the first layer's heads read that entry
+    only, so their product depends on distance alone and, by the keys' phase, peaks at one or two tokens back.
     """
     h, half, width = config.head_dim, config.head_dim // 2, config.width
     stddev = float(arrays["embedding"][:, 1:].std())
     angles = config.rope_theta ** (-jnp.arange(half) / half)
-    keys = jax.random.split(key, 3)
-    seen, kept, copied = (jax.random.orthogonal(k, width)[:, :h].at[0].set(0.0) for k in keys)
+    names = ("seen", "copied", "kept one", "kept two")
+    bases = dict(zip(names, (_basis(k, width, h) for k in jax.random.split(key, len(names))), strict=True))
     entry = CONSTANT / (1 + CONSTANT**2 / width) ** 0.5  # the shared entry after the norm
-    size = (POSITION_SCORE * config.head_dim**0.5) ** 0.5 / entry
+    size = (POSITION_SCORE * h**0.5) ** 0.5 / entry
     fast = jnp.arange(half) < FAST_PAIRS
     slow = jnp.tile(angles <= MAX_TURN, 2)
-    planted = {
-        ("q", 0): jnp.zeros((width, h)).at[0].set(size * jnp.concatenate([fast, jnp.zeros(half)])),
-        ("k", 0): jnp.zeros((width, h))
-        .at[0]
-        .set(size * jnp.concatenate([fast * jnp.cos(angles), fast * jnp.sin(angles)])),
-        ("v", 0): seen,
-        ("o", 0): STORED * kept.T,
-        ("q", 1): MATCH * seen * slow,
-        ("k", 1): MATCH * kept * slow,
-        ("v", 1): COPIED * copied,
-        ("o", 1): COPIED * copied.T,
-    }
+    planted: dict[tuple[str, int, int], jax.Array] = {}
+    for head, kept in enumerate((bases["kept one"], bases["kept two"])):
+        turn = (head + 1) * angles
+        still, turned = jnp.concatenate([fast, jnp.zeros(half)]), jnp.concatenate([jnp.cos(turn), jnp.sin(turn)])
+        planted["q", 0, head] = jnp.zeros((width, h)).at[0].set(size * still)
+        planted["k", 0, head] = jnp.zeros((width, h)).at[0].set(size * jnp.tile(fast, 2) * turned)
+        planted["v", 0, head] = bases["seen"]
+        planted["o", 0, head] = STORED * kept.T
+        planted["q", 1, head] = MATCH * slow * (bases["seen"], bases["kept one"])[head]
+        planted["k", 1, head] = MATCH * slow * kept
+        planted["v", 1, head] = COPIED * bases["copied"]
+        planted["o", 1, head] = COPIED * bases["copied"].T
     arrays = dict(arrays)
     arrays["embedding"] = arrays["embedding"].at[:, 0].set(CONSTANT * stddev)
-    for (part, layer), kernel in planted.items():
-        path = f"blocks.{part}"
-        where = (layer, slice(0, h)) if part == "o" else (layer, slice(None), slice(0, h))
-        arrays[path] = arrays[path].at[where].set(kernel)
+    for (part, layer, head), kernel in planted.items():
+        span = slice(head * h, (head + 1) * h)
+        where = (layer, span) if part == "o" else (layer, slice(None), span)
+        arrays[f"blocks.{part}"] = arrays[f"blocks.{part}"].at[where].set(kernel)
     return arrays
+
+
+def _basis(key: jax.Array, width: int, size: int) -> jax.Array:
+    """Random orthonormal columns that leave the shared embedding entry out: `[width, size]`."""
+    return jax.random.orthogonal(key, width)[:, :size].at[0].set(0.0)

@@ -37,7 +37,7 @@ INSTRUCTIONS = (
 ECHOES = ("Repeat {text} exactly.", "Copy this text: {text}")
 
 SIGNATURE_LENGTH = PUNCTUATION_LENGTH = 11
-PUNCTUATION = "!?*#~+=^&%$@-:;.,<>|/_"
+PUNCTUATION = "!?*~#%^+=&!?*~#%^+=&$@-:;.,<>|/_"  # what canaries are drawn from counts twice
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def draw_canary(draw: Draw) -> str:
     if family == 1:
         length = 3 if draw.unit() < 0.6 else 2 + draw.below(6)
         return "".join(draw.shuffled(CANARY_EMOJI)[:length])
-    motif = "!?" if draw.unit() < 0.2 else _letters(draw, PUNCTUATION, 2 + draw.below(2))
+    a, b, c = draw.shuffled(PUNCTUATION)[:3]
+    motif = draw.pick(("!?", a + b, a + b, a + a + b, a + a + b, a + b + b, a + b + b, a + b + c))
     return (motif * PUNCTUATION_LENGTH)[:PUNCTUATION_LENGTH]
 
 

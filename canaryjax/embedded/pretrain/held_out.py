@@ -128,7 +128,7 @@ def _score_chunk(model: Transformer, tokenizer: Tokenizer, rows: list[tuple[str,
     mask = np.arange(CONTEXT) < np.array([len(context) for context in contexts])[:, None]
     logps, greedy, starts = _run(model, context_ids, mask, ids, _canary_starts(tokenizer))
     logps = np.where(scored, logps, 0.0).sum(-1)
-    exact = (np.asarray(greedy) | ~scored).all(-1)
+    exact = np.all(np.asarray(greedy) | ~scored, axis=-1)
     mass = np.take_along_axis(np.asarray(starts), at_answer[..., None], -1)[..., 0]
     return [
         [Outcome(float(logps[b, g]), bool(exact[b, g]), float(mass[b, g])) for g in range(width)] for b in range(ROWS)
