@@ -1,37 +1,62 @@
-"""How queries meet keys when many continuations share one context.
+"""How queries meet keys when many continuations share one context; forward and backward are written out.
 
 Contexts are left-aligned and right-padded; continuation t of a row of length n stands at position n + t. Keys and
 values of a continuation live in their own buffer, indexed by t, so nothing is scattered into the padded context.
+
+Heads come before tokens, and the m query heads of one key head beside the tokens, so that every product is a plain
+batched matmul and scores, the largest arrays of a step, are never transposed (on a CPU that costs more than the
+product). The backward pass computes scores again from the saved log-sum-exp (Dao et al. 2022) instead of keeping them.
 """
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from canaryjax.models.config import ModelConfig
+from canaryjax.models.transformer import KEPT
 
 MASKED = -1e30  # finite, so that a row of padding stays free of NaN
 QUERY_BLOCK = 128  # context queries a block: scores above the diagonal are skipped, not computed and masked
+MOST_BLOCKS = 16  # blocks are unrolled; beyond, a longer program would save little
 
 
-def _softcap(scores: jax.Array, cap: float | None) -> jax.Array:
-    return scores if cap is None else cap * jnp.tanh(scores / cap)
+def _dot(subscripts: str, *operands: jax.Array) -> jax.Array:
+    """Einsum in float32 out of the operands' dtype."""
+    return jnp.einsum(subscripts, *operands, preferred_element_type=jnp.float32)
 
 
-def _scores(q: jax.Array, k: jax.Array, config: ModelConfig) -> jax.Array:
-    """q `[b, q, k, m, h]`, k `[b, s, k, h]` -> float32 `[b, k, m, q, s]`; m query heads share each key head."""
-    raw = jnp.einsum("bqkmh,bskh->bkmqs", q, k, preferred_element_type=jnp.float32)
-    return _softcap(raw * config.attn_scale, config.attn_softcap)
+def _over_keys(rows: jax.Array, scores: jax.Array, subscripts: str) -> jax.Array:
+    """Sum over query rows, keys last: the other order would have the product transpose its large operand."""
+    return _dot(subscripts, rows, scores.astype(rows.dtype))
 
 
-def _mix(weights: jax.Array, v: jax.Array) -> jax.Array:
-    return jnp.einsum("bkmqs,bskh->bqkmh", weights.astype(v.dtype), v)
+def _turned(of_keys: jax.Array, dtype) -> jax.Array:
+    """`[..., h, s]` -> `[..., s, h]`; the barrier keeps the compiler from folding the turn into the product before."""
+    return jnp.swapaxes(jax.lax.optimization_barrier(of_keys), -1, -2).astype(dtype)
 
 
-def _split_heads(q: jax.Array, config: ModelConfig) -> jax.Array:
-    b, u, n, h = q.shape
-    return q.reshape(b, u, config.num_kv_heads, n // config.num_kv_heads, h)
+def _scores(products: jax.Array, allowed: jax.Array, config: ModelConfig) -> jax.Array:
+    """Scaled, capped and masked; the scale is applied here, in float32, not to queries that may be bfloat16."""
+    scores, cap = products * config.attn_scale, config.attn_softcap
+    return jnp.where(allowed, scores if cap is None else cap * jnp.tanh(scores / cap), MASKED)
+
+
+def _slope(weights: jax.Array, of_weights: jax.Array, mean: jax.Array, scores: jax.Array, config: ModelConfig):
+    """Cotangent of products of queries and keys; `mean` is sum(weights * of_weights) of each row."""
+    slope = weights * (of_weights - mean[..., None]) * config.attn_scale
+    if config.attn_softcap is not None:
+        capped = jnp.where(weights > 0, scores / config.attn_softcap, 0.0)  # masked ones are far beyond the cap
+        slope = slope * (1.0 - capped**2)
+    return slope
+
+
+def _heads_first(x: jax.Array, num_kv_heads: int) -> jax.Array:
+    """`[..., u, n, h]` -> `[..., u, k, m, h]` with u moved behind the heads: `[..., k, m, u, h]`."""
+    x = x.reshape(*x.shape[:-2], num_kv_heads, -1, x.shape[-1])
+    return jnp.moveaxis(x, -4, -2)
 
 
 def attend_causal(q: jax.Array, k: jax.Array, v: jax.Array, window: jax.Array, config: ModelConfig) -> jax.Array:
@@ -41,32 +66,69 @@ def attend_causal(q: jax.Array, k: jax.Array, v: jax.Array, window: jax.Array, c
 
     Args:
       q: `[b, s, n, h]`, rotated.
-      k: `[b, s, k, h]`, rotated.
-      v: `[b, s, k, h]`.
+      k: `[b, k, s, h]`, rotated.
+      v: `[b, k, s, h]`.
       window: int32 scalar; position i attends to j with 0 <= i - j < window.
       config: The model's configuration.
 
     Returns:
       `[b, s, n, h]`.
     """
-    s = q.shape[1]
-    q = _split_heads(q, config)
+    mixed = _causal(checkpoint_name(_heads_first(q, config.num_kv_heads), KEPT), k, v, window, config, QUERY_BLOCK)
+    return jnp.moveaxis(mixed, -2, -4).reshape(q.shape)
 
-    @jax.checkpoint  # scores are cheaper to compute again than to keep: s * s floats a head
-    def one_block(q_block, k_seen, v_seen, offset):
-        i = offset + jnp.arange(q_block.shape[1])[:, None]
-        j = jnp.arange(k_seen.shape[1])[None, :]
-        allowed = (j <= i) & (i - j < window)
-        scores = jnp.where(allowed, _scores(q_block, k_seen, config), MASKED)
-        return _mix(jax.nn.softmax(scores, axis=-1), v_seen)
 
-    blocks = math.ceil(s / QUERY_BLOCK)
-    size = math.ceil(s / blocks)
-    parts = [
-        one_block(q[:, start : start + size], k[:, : start + size], v[:, : start + size], start)
-        for start in range(0, s, size)
-    ]
-    return jnp.concatenate(parts, axis=1).reshape(*q.shape[:2], -1, q.shape[-1])
+def _blocks(s: int, block: int) -> list[slice]:
+    count = min(math.ceil(s / block), MOST_BLOCKS)
+    size = math.ceil(s / count)
+    return [slice(start, min(start + size, s)) for start in range(0, s, size)]
+
+
+def _causal_scores(q, k, window, config, part):
+    """Scores of one block of queries with the keys up to its end."""
+    products = _dot("bkmqh,bksh->bkmqs", q[..., part, :], k[:, :, : part.stop])
+    i, j = jnp.arange(part.start, part.stop)[:, None], jnp.arange(part.stop)[None, :]
+    return _scores(products, (j <= i) & (i - j < window), config)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def _causal(q, k, v, window, config, block):
+    return _causal_forward(q, k, v, window, config, block)[0]
+
+
+def _causal_forward(q, k, v, window, config, block):
+    mixed, norms = [], []
+    for part in _blocks(q.shape[3], block):
+        scores = _causal_scores(q, k, window, config, part)
+        top = scores.max(axis=-1, keepdims=True)
+        weights = jnp.exp(scores - top)
+        total = weights.sum(axis=-1, keepdims=True)
+        mixed.append(_dot("bkmqs,bksh->bkmqh", weights.astype(v.dtype), v[:, :, : part.stop]) / total)
+        norms.append((top + jnp.log(total))[..., 0])
+    mixed = checkpoint_name(jnp.concatenate(mixed, axis=-2).astype(q.dtype), KEPT)
+    norm = checkpoint_name(jnp.concatenate(norms, axis=-1), KEPT)
+    return mixed, (q, k, v, window, mixed, norm)
+
+
+def _causal_backward(config, block, kept, of_mixed):
+    q, k, v, window, mixed, norm = kept
+    mean = (of_mixed.astype(jnp.float32) * mixed.astype(jnp.float32)).sum(axis=-1)
+    of_q, of_k, of_v = [], 0.0, 0.0
+    for part in _blocks(q.shape[3], block):
+        scores = _causal_scores(q, k, window, config, part)
+        weights = jnp.exp(scores - norm[..., part, None])
+        out = of_mixed[..., part, :]
+        of_weights = _dot("bkmqh,bksh->bkmqs", out, v[:, :, : part.stop])
+        slope = _slope(weights, of_weights, mean[..., part], scores, config)
+        of_q.append(_dot("bkmqs,bksh->bkmqh", slope.astype(k.dtype), k[:, :, : part.stop]))
+        rest = ((0, 0), (0, 0), (0, 0), (0, q.shape[3] - part.stop))
+        of_k = of_k + jnp.pad(_over_keys(q[..., part, :], slope, "bkmqh,bkmqs->bkhs"), rest)
+        of_v = of_v + jnp.pad(_over_keys(out, weights, "bkmqh,bkmqs->bkhs"), rest)
+    of_q = jnp.concatenate(of_q, axis=-2).astype(q.dtype)
+    return of_q, _turned(of_k, k.dtype), _turned(of_v, v.dtype), None
+
+
+_causal.defvjp(_causal_forward, _causal_backward)
 
 
 def attend_continuations(
@@ -84,34 +146,77 @@ def attend_continuations(
 
     Args:
       q: `[b, g, t, n, h]`, the queries at continuation indices first .. first + t - 1.
-      k: `[b, g, s, k, h]`, keys of the continuation's own buffer, index 0 on; those after a query are masked.
-      v: `[b, g, s, k, h]`.
-      context_k: `[b, c, k, h]`, shared by the row's continuations.
-      context_v: `[b, c, k, h]`.
+      k: `[b, k, g, s, h]`, keys of the continuations' own buffers, index 0 on; those after a query are masked.
+      v: `[b, k, g, s, h]`.
+      context_k: `[b, k, c, h]`, shared by the row's continuations.
+      context_v: `[b, k, c, h]`.
       lengths: int32 `[b]`, real tokens in each context.
       window: int32 scalar, as in `attend_causal`.
-      first: Continuation index of the first query; a scalar, or int32 `[b, g]` where rows stand at different indices.
+      first: Continuation index of the first query.
       config: The model's configuration.
 
     Returns:
       `[b, g, t, n, h]`.
     """
     b, g, t, n, h = q.shape
-    c, s = context_k.shape[1], k.shape[2]
-    i = jnp.arange(t) + jnp.broadcast_to(jnp.asarray(first), (b, g))[..., None]  # [b, g, t]
-    # All continuations of a row meet the shared keys in one matmul.
-    shared = _scores(_split_heads(q.reshape(b, g * t, n, h), config), context_k, config)  # [b, k, m, g*t, c]
-    position = (lengths[:, None, None] + i).reshape(b, g * t, 1)
-    j = jnp.arange(c)
-    allowed = (j < lengths[:, None, None]) & (position - j < window)
-    shared = jnp.where(allowed[:, None, None], shared, MASKED)
-    own = _scores(_split_heads(q.reshape(b * g, t, n, h), config), k.reshape(b * g, s, -1, h), config)
-    j = jnp.arange(s)
-    allowed = (j <= i[..., None]) & (i[..., None] - j < window)
-    own = jnp.where(allowed.reshape(b * g, 1, 1, t, s), own, MASKED)  # [b*g, k, m, t, s]
-    kv, m = own.shape[1:3]
-    shared = shared.reshape(b, kv, m, g, t, c).transpose(0, 3, 1, 2, 4, 5).reshape(b * g, kv, m, t, c)
-    weights = jax.nn.softmax(jnp.concatenate([shared, own], axis=-1), axis=-1)
-    mixed_own = _mix(weights[..., c:], v.reshape(b * g, s, kv, h)).reshape(b, g, t, n, h)
-    shared = weights[..., :c].reshape(b, g, kv, m, t, c).transpose(0, 2, 3, 1, 4, 5).reshape(b, kv, m, g * t, c)
-    return mixed_own + _mix(shared, context_v).reshape(b, g, t, n, h)
+    kv = config.num_kv_heads
+    rows = checkpoint_name(q.reshape(b, g, t, kv, n // kv, h).transpose(0, 3, 1, 4, 2, 5), KEPT)
+    mixed = _joint(rows, k, v, context_k, context_v, lengths, window, jnp.asarray(first), config)
+    return mixed.transpose(0, 2, 4, 1, 3, 5).reshape(q.shape)
+
+
+def _flat(x):
+    """`[b, k, g, m, t, ...]` -> `[b, k, g * m * t, ...]`: all continuations meet the shared keys in one matmul."""
+    return x.reshape(*x.shape[:2], -1, *x.shape[5:])
+
+
+def _joint_scores(q, k, context_k, lengths, window, first, config):
+    """Scores with the context, `[b, k, g, m, t, c]`, and with own tokens, `[b, k, g, m, t, s]`."""
+    i = first + jnp.arange(q.shape[4])[:, None]
+    j = jnp.arange(k.shape[3])
+    own = _dot("bkgmth,bkgsh->bkgmts", q, k)
+    own_allowed = (j <= i) & (i - j < window)
+    length = lengths[:, None, None, None, None, None]
+    j = jnp.arange(context_k.shape[2])
+    shared = _dot("bkrh,bkch->bkrc", _flat(q), context_k).reshape(*q.shape[:5], -1)
+    shared_allowed = (j < length) & (length + i - j < window)
+    return _scores(shared, shared_allowed, config), _scores(own, own_allowed, config)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(8,))
+def _joint(q, k, v, context_k, context_v, lengths, window, first, config):
+    return _joint_forward(q, k, v, context_k, context_v, lengths, window, first, config)[0]
+
+
+def _joint_forward(q, k, v, context_k, context_v, lengths, window, first, config):
+    shared, own = _joint_scores(q, k, context_k, lengths, window, first, config)
+    top = jnp.maximum(shared.max(axis=-1, keepdims=True), own.max(axis=-1, keepdims=True))
+    shared, own = jnp.exp(shared - top), jnp.exp(own - top)
+    total = shared.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
+    mixed = _dot("bkrc,bkch->bkrh", _flat(shared).astype(v.dtype), context_v).reshape(q.shape)
+    mixed = mixed + _dot("bkgmts,bkgsh->bkgmth", own.astype(v.dtype), v)
+    mixed = checkpoint_name((mixed / total).astype(q.dtype), KEPT)
+    norm = checkpoint_name((top + jnp.log(total))[..., 0], KEPT)
+    return mixed, (q, k, v, context_k, context_v, lengths, window, first, mixed, norm)
+
+
+def _joint_backward(config, kept, of_mixed):
+    q, k, v, context_k, context_v, lengths, window, first, mixed, norm = kept
+    scores = _joint_scores(q, k, context_k, lengths, window, first, config)
+    shared, own = (jnp.exp(part - norm[..., None]) for part in scores)
+    mean = (of_mixed.astype(jnp.float32) * mixed.astype(jnp.float32)).sum(axis=-1)
+    out = _flat(of_mixed)
+    of_context_v = _over_keys(out, _flat(shared), "bkrh,bkrc->bkhc")
+    of_v = _over_keys(of_mixed, own, "bkgmth,bkgmts->bkghs")
+    of_shared = _dot("bkrh,bkch->bkrc", out, context_v).reshape(shared.shape)
+    shared = _slope(shared, of_shared, mean, scores[0], config)
+    own = _slope(own, _dot("bkgmth,bkgsh->bkgmts", of_mixed, v), mean, scores[1], config)
+    of_q = _dot("bkrc,bkch->bkrh", _flat(shared).astype(k.dtype), context_k).reshape(q.shape)
+    of_q = of_q + _dot("bkgmts,bkgsh->bkgmth", own.astype(k.dtype), k)
+    of_context_k = _over_keys(_flat(q), _flat(shared), "bkrh,bkrc->bkhc")
+    of_k = _over_keys(q, own, "bkgmth,bkgmts->bkghs")
+    turned = (_turned(x, k.dtype) for x in (of_k, of_v, of_context_k, of_context_v))
+    return of_q.astype(q.dtype), *turned, None, None, None
+
+
+_joint.defvjp(_joint_forward, _joint_backward)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from canaryjax.inference.attention import attend_continuations
-from canaryjax.inference.forward import adapter_parts, run_context
+from canaryjax.inference.forward import adapter_parts, heads_first, run_context
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import (
     Transformer,
@@ -22,7 +22,7 @@ class ContextCache:
     """Keys and values of contexts, shared by all their continuations; never written after prefill.
 
     Attributes:
-      k, v: `[l, b, s, k, h]`.
+      k, v: `[l, b, k, s, h]`.
       lengths: int32 `[b]`, real tokens.
     """
 
@@ -36,7 +36,7 @@ class OwnCache:
     """Keys and values of continuations, indexed by the continuation's own token.
 
     Attributes:
-      k, v: `[l, b, g, t, k, h]`.
+      k, v: `[l, b, k, g, t, h]`.
     """
 
     k: jax.Array
@@ -55,8 +55,8 @@ def prefill(
 
 def init_own_cache(cache: ContextCache, num_samples: int, size: int) -> OwnCache:
     """Empty buffers for `num_samples` continuations of `size` tokens of each context."""
-    layers, b, _, k, h = cache.k.shape
-    zeros = jnp.zeros((layers, b, num_samples, size, k, h), cache.k.dtype)
+    layers, b, k, _, h = cache.k.shape
+    zeros = jnp.zeros((layers, b, k, num_samples, size, h), cache.k.dtype)
     return OwnCache(k=zeros, v=zeros)
 
 
@@ -93,7 +93,8 @@ def decode_step(
 
         def attend(q, k, v):
             def written(buffer, new):
-                return jax.lax.dynamic_update_slice(buffer, new[None, :, :, None], (index, 0, 0, step, 0, 0))
+                new = heads_first(new)[None, :, :, :, None]  # [1, b, k, g, 1, h]
+                return jax.lax.dynamic_update_slice(buffer, new, (index, 0, 0, 0, step, 0))
 
             buffers = OwnCache(k=written(own.k, k), v=written(own.v, v))
             mine_k, mine_v = (jax.lax.dynamic_index_in_dim(a, index, keepdims=False) for a in (buffers.k, buffers.v))

@@ -3,10 +3,12 @@
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax.ad_checkpoint import checkpoint_name
 
 from canaryjax.inference.attention import attend_causal, attend_continuations
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import (
+    KEPT,
     Transformer,
     apply_block,
     embed,
@@ -40,6 +42,21 @@ def adapter_parts(adapter: Adapter | None) -> tuple[dict, float]:
     return ({}, 1.0) if adapter is None else (adapter.layers, adapter.scale)
 
 
+def _recomputed(layer, everything: bool):
+    """The layer with what its backward pass computes again: all of it, or what is cheaper to compute than to keep.
+
+    Kept are the outputs of the projections and of attention; norms, rotations and activations are computed again, since
+    writing, clearing and reading a kept array takes longer.
+    """
+    policy = None if everything else jax.checkpoint_policies.save_only_these_names(KEPT)
+    return jax.checkpoint(layer, policy=policy, prevent_cse=False)  # inside a scan nothing can be merged
+
+
+def heads_first(x: jax.Array) -> jax.Array:
+    """`[b, s, k, h]` -> `[b, k, s, h]`, as attention and caches hold keys and values."""
+    return jnp.swapaxes(x, 1, 2)
+
+
 def run_context(
     model: Transformer, adapter: Adapter | None, ids_bs: jax.Array, *, remat: bool = False
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -52,7 +69,7 @@ def run_context(
       remat: Recompute each layer in the backward pass instead of keeping its activations.
 
     Returns:
-      Final states after the last norm, `[b, s, d]`; rotated keys and values of all layers, each `[l, b, s, k, h]`.
+      Final states after the last norm, `[b, s, d]`; rotated keys and values of all layers, each `[l, b, k, s, h]`.
     """
     config = model.config
     b, s = ids_bs.shape
@@ -63,13 +80,14 @@ def run_context(
         block, pairs, settings = xs
 
         def attend(q, k, v):
+            k, v = heads_first(k), heads_first(v)
             return attend_causal(q, k, v, settings.window, config), (k, v)
 
         rope = jnp.where(settings.local, tables[1], tables[0])
         return apply_block(block, pairs, scale, x, rope, attend, config)
 
     x, (k, v) = jax.lax.scan(
-        jax.checkpoint(layer) if remat else layer, embed(model, ids_bs), (model.blocks, lora, layer_settings(config))
+        _recomputed(layer, remat), embed(model, ids_bs), (model.blocks, lora, layer_settings(config))
     )
     return rms_norm(x, model.final_norm, config), k, v
 
@@ -114,21 +132,21 @@ def forward_shared(
         block, pairs, settings = xs
 
         def attend(q, k, v):
-            def continuation(a):
-                return a[:, s:].reshape(b, g, t, *a.shape[2:])
-
-            context = attend_causal(q[:, :s], k[:, :s], v[:, :s], settings.window, config)
-            mixed = attend_continuations(
-                *map(continuation, (q, k, v)), k[:, :s], v[:, :s], lengths, settings.window, 0, config
+            # Split, not sliced: the backward pass then joins the parts instead of padding and adding them.
+            context_q, own_q = jax.lax.split(q, (s, g * t), axis=1)
+            (context_k, own_k), (context_v, own_v) = (
+                jax.lax.split(checkpoint_name(heads_first(a), KEPT), (s, g * t), axis=2) for a in (k, v)
             )
-            return jnp.concatenate([context, mixed.reshape(b, g * t, *q.shape[2:])], axis=1), None
+            own_k, own_v = (a.reshape(b, -1, g, t, a.shape[-1]) for a in (own_k, own_v))
+            context = attend_causal(context_q, context_k, context_v, settings.window, config)
+            own_q = own_q.reshape(b, g, t, *q.shape[2:])
+            own = attend_continuations(own_q, own_k, own_v, context_k, context_v, lengths, settings.window, 0, config)
+            return jnp.concatenate([context, own.reshape(b, g * t, *q.shape[2:])], axis=1), None
 
         rope = jnp.where(settings.local, tables[1], tables[0])
         return apply_block(block, pairs, scale, x, rope, attend, config)
 
-    x, _ = jax.lax.scan(
-        jax.checkpoint(layer) if remat else layer, embed(model, ids), (model.blocks, lora, layer_settings(config))
-    )
+    x, _ = jax.lax.scan(_recomputed(layer, remat), embed(model, ids), (model.blocks, lora, layer_settings(config)))
     last = jnp.take_along_axis(x, (lengths - 1)[:, None, None], axis=1)
     hidden = rms_norm(jnp.concatenate([last, x[:, s:]], axis=1), model.final_norm, config)
     return SharedHidden(last_bd=hidden[:, 0], continuation_bgtd=hidden[:, 1:].reshape(b, g, t, -1))

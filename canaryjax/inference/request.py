@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from canaryjax.data.tokens import JointText, encode_joint_batch
 from canaryjax.data.prompts import PromptParts
+from canaryjax.data.tokens import JointText, encode_joint_batch
 from canaryjax.errors import UserError
 from canaryjax.weights.checkpoint import LoadedModel
 

@@ -10,12 +10,16 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from flax import nnx, struct
+from jax.ad_checkpoint import checkpoint_name
 
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import LoraPair
+from canaryjax.models.low_rank import low_rank
 
 # attend(q [b, u, n, h], k [b, u, k, h], v [b, u, k, h]) -> (mixed values [b, u, n, h], whatever the caller collects)
 Attend = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, object]]
+
+KEPT = "kept for the backward pass"  # the name of arrays that a recomputing backward pass keeps
 
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
@@ -209,8 +213,8 @@ def project(x: jax.Array, kernel: nnx.Param, bias: nnx.Param | None, lora: LoraP
     if bias is not None:
         y = y + bias[...].astype(x.dtype)
     if lora is not None:
-        y = y + (scale * ((x.astype(jnp.float32) @ lora.a) @ lora.b)).astype(x.dtype)
-    return y
+        y = y + low_rank(x, lora.a, lora.b, scale).astype(x.dtype)
+    return checkpoint_name(y, KEPT)
 
 
 def apply_block(
