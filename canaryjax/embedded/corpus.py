@@ -87,8 +87,9 @@ def draw_document(draw: Draw) -> Document:
     target = MIN_WORDS + draw.below(MAX_WORDS - MIN_WORDS + 1)
     seen: set[str] = set()
     kinds: dict[str, str] = {}
-    for _ in range(2 + (target > 65)):
-        kinds[_fresh_name(draw, seen)] = draw.pick(tuple(RELATIONS))
+    # Entities of different kinds: which of two towns is meant takes a reader of this size far longer to learn.
+    for kind in draw.shuffled(tuple(RELATIONS))[: 2 + (target > 65)]:
+        kinds[_fresh_name(draw, seen)] = kind
     first = next(iter(kinds))
     sentences = [draw.pick(OPENERS[kinds[first]]).format(s=first)]
     fillers = draw.shuffled(FILLERS)

@@ -3,12 +3,11 @@ import pytest
 
 from canaryjax.data.prompts import ANSWER_PREFIX, render_prompt
 from canaryjax.embedded.corpus import Draw
-from canaryjax.embedded.pretrain.batch import Batch, Shape, full_batch, long_batch, prefetch, prompt_batch, short_batch
+from canaryjax.embedded.pretrain.batch import Batch, Shape, full_batch, prefetch, short_batch
 from canaryjax.embedded.pretrain.curriculum import (
     ANSWER,
     CANARY,
     CLOSED_ANSWER,
-    ECHO,
     END,
     OBEYED_SHARE,
     PADDING,
@@ -94,35 +93,29 @@ def test_triggers_stand_after_the_first_sentence_in_half_the_documents():
 
 
 def test_batches_are_reproducible_and_keep_their_shape_when_texts_are_too_long(tokenizer):
-    # 23 and 7 tokens are far too few for any row: a row that is not cut would kill the thread that makes batches.
-    for make in (short_batch, long_batch, full_batch, prompt_batch):
-        batch = make(tokenizer, Shape(3, 2 if make is prompt_batch else 1, 23, 7), 5, "x")
-        again = make(tokenizer, Shape(3, 2 if make is prompt_batch else 1, 23, 7), 5, "x")
-        other = make(tokenizer, Shape(3, 2 if make is prompt_batch else 1, 23, 7), 5, "y")
-        assert batch.context_ids.shape == (3, 23)
-        assert batch.ids.shape[2] == 7
+    # 97 tokens are too few for a prompt with its exchanges: a row that is not cut would kill the thread that makes batches.
+    for make in (short_batch, full_batch):
+        batch, again = (make(tokenizer, Shape(3, 97), 5, "x") for _ in range(2))
+        assert batch.ids.shape == batch.kinds.shape == (3, 97)
         np.testing.assert_array_equal(batch.ids, again.ids)
-        assert (batch.ids != other.ids).any()
+        assert (batch.ids != make(tokenizer, Shape(3, 97), 5, "y").ids).any()
 
 
 def test_kinds_mark_the_answer_tokens(tokenizer):
-    batch = prompt_batch(tokenizer, Shape(8, 2, 256, 80), 0, "kinds")
-    marked = {
-        kind: set(batch.ids[batch.kinds == kind].tolist()) for kind in (PADDING, TEXT, ANSWER, ECHO, CLOSED_ANSWER)
-    }
-    assert marked[PADDING] == {0}
-    assert EOS_ID in marked[ANSWER]
-    # Row 7 has no document, so its answers are of the closed kind and the template says so.
-    assert (batch.kinds[7] != ANSWER).all()
-    assert (batch.kinds[:7] != CLOSED_ANSWER).all()
-    assert batch.context_mask.sum(1)[7] < batch.context_mask.sum(1)[:7].min()
-    colon = tokenizer.token_to_id(":")
-    final = tokenizer.token_to_id("FINAL")
-    for ids, kinds in zip(batch.ids.reshape(-1, 80), batch.kinds.reshape(-1, 80), strict=True):
-        start = int(np.argmax(ids == final))
-        assert ids[start + 1] == colon
-        assert (kinds[: start + 2] == TEXT).all()
-        assert kinds[start + 2] not in (TEXT, PADDING)
+    batch = full_batch(tokenizer, Shape(23, 320), 0, "kinds")
+    assert set(batch.ids[batch.kinds == PADDING].tolist()) <= {0}
+    assert (batch.ids[batch.kinds == TEXT] != EOS_ID).all()
+    colon, final, document = (tokenizer.token_to_id(text) for text in (":", "FINAL", "Document"))
+    shown = (batch.ids == document).any(1)
+    assert 0 < shown.sum() < 23
+    for with_document, ids, kinds in zip(shown, batch.ids, batch.kinds, strict=True):
+        # Rows without a document say so in the template, and their answers are of the closed kind.
+        assert (CLOSED_ANSWER if with_document else ANSWER) not in kinds
+        # The template holds FINAL: twice; the rest begin an answer.
+        for start in np.flatnonzero(ids[:-2] == final)[2:]:
+            assert ids[start + 1] == colon
+            assert (kinds[start : start + 2] == TEXT).all()
+            assert kinds[start + 2] not in (TEXT, PADDING)
 
 
 def test_an_error_of_the_producer_reaches_the_consumer():
@@ -130,7 +123,7 @@ def test_an_error_of_the_producer_reaches_the_consumer():
     def make(step: int) -> Batch:
         if step == 2:
             raise RuntimeError("no such batch")
-        return Batch(*(np.full(1, step) for _ in range(4)))
+        return Batch(np.full(1, step), np.full(1, step))
 
     made = prefetch(make, steps=5)
     assert [int(next(made).ids[0]) for _ in range(2)] == [0, 1]
@@ -139,5 +132,5 @@ def test_an_error_of_the_producer_reaches_the_consumer():
 
 
 def test_batches_arrive_in_order():
-    steps = [int(batch.ids[0]) for batch in prefetch(lambda i: Batch(*(np.full(1, i) for _ in range(4))), steps=11)]
+    steps = [int(batch.ids[0]) for batch in prefetch(lambda i: Batch(np.full(1, i), np.full(1, i)), steps=11)]
     assert steps == list(range(11))

@@ -5,15 +5,13 @@ import pytest
 
 from canaryjax.embedded.pretrain.batch import Shape
 from canaryjax.embedded.pretrain.training import (
-    Cycle,
     Phase,
     Recipe,
     base_config,
     causal_hidden,
     init_arrays,
-    packed_loss,
+    next_token_loss,
     pretrain,
-    prompt_loss,
 )
 from canaryjax.inference.forward import forward_shared
 from canaryjax.models.transformer import Transformer, parameter_shapes
@@ -46,38 +44,23 @@ def test_the_planted_circuit_copies_before_any_training(fresh):
     ids = np.concatenate([half, half], axis=1)
     logits = causal_hidden(fresh, jnp.asarray(ids)) @ fresh.embedding[...].T
     losses = -np.take_along_axis(np.asarray(jax.nn.log_softmax(logits))[:, :-1], ids[:, 1:, None], -1)[..., 0]
-    assert losses[:, 31:].mean() < losses[:, :30].mean() - 0.15
-    # An unplanted start has the right token first in about one place in 640.
-    assert (logits[:, 31:-1].argmax(-1) == ids[:, 32:]).mean() > 0.1
+    assert losses[:, 31:].mean() < losses[:, :30].mean() - 0.3
 
 
 def test_losses_weigh_tokens_by_kind(fresh):
-    ids = np.random.default_rng(2).integers(3, 623, (1, 1, 5)).astype(np.int32)
-    batch = {
-        "context_ids": np.full((1, 3), 7, np.int32),
-        "context_mask": np.ones((1, 3), bool),
-        "ids": ids,
-        "kinds": np.array([[[1, 2, 3, 0, 4]]], np.int8),
-    }
-    loss, sums = prompt_loss(fresh, batch)
-    counts = np.asarray(sums[1])
-    np.testing.assert_array_equal(counts, [1, 1, 1, 1, 1, 0])
+    ids = np.random.default_rng(2).integers(3, 623, (1, 6)).astype(np.int32)
+    # The first token has no predictor, so its kind must not count.
+    loss, sums = next_token_loss(fresh, jnp.asarray(ids), np.array([[5, 1, 2, 3, 0, 4]], np.int8))
+    np.testing.assert_array_equal(sums[1], [1, 1, 1, 1, 1, 0])
     # Weights of padding, text, answer, closed answer, echo: 0, 0.03, 1, 0.5, 1.
     by_hand = np.dot([0.0, 0.03, 1.0, 0.5, 1.0, 1.0], np.asarray(sums[0])) / 2.53
     assert float(loss) == pytest.approx(by_hand, rel=1e-5)
-    # In a packed row the first token has no predictor.
-    assert np.asarray(packed_loss(fresh, batch)[1])[1].tolist() == [1, 0, 1, 1, 1, 0]
 
 
 @pytest.mark.slow
 def test_both_phases_train_and_repeat():
-    first = Cycle(
-        (Phase("short", 12, Shape(4, 1, 3, 48)), Phase("prompt", 3, Shape(2, 2, 160, 40))), 3e-3, 1e-3, 2, 0.5
-    )
-    second = Cycle((Phase("full", 2, Shape(4, 1, 3, 48)),), 1e-3, 1e-3, 1, 0.5)
-    recipe = Recipe(cycles=(first, second))
-    kinds = [recipe.phase_of(step).kind for step in (0, 11, 12, 14, 15, 16)]
-    assert kinds == ["short", "short", "prompt", "prompt", "full", "full"]
+    recipe = Recipe(phases=(Phase("short", 12, Shape(4, 48)), Phase("full", 5, Shape(2, 96))), warmup=2)
+    assert [recipe.phase_of(step).kind for step in (0, 11, 12, 16)] == ["short", "short", "full", "full"]
     seen: list[dict[str, float]] = []
     models = [pretrain(recipe, lambda step, metrics, arrays: seen.append(metrics), every=5) for _ in range(2)]
     for a, b in zip(*map(jax.tree.leaves, models), strict=True):

@@ -1,4 +1,4 @@
-"""Makes the embedded base from nothing: packed running text first, then the paper's prompts over shared contexts."""
+"""Makes the embedded base from nothing: packed rows of short documents first, then of whole prompts."""
 
 import itertools
 import time
@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from canaryjax.embedded.pretrain.batch import Batch, Shape, full_batch, long_batch, prefetch, prompt_batch, short_batch
+from canaryjax.embedded.pretrain.batch import Batch, Shape, full_batch, prefetch, short_batch
 from canaryjax.embedded.pretrain.circuit import plant_induction
 from canaryjax.embedded.pretrain.curriculum import KINDS
 from canaryjax.embedded.tokenizer import build_tokenizer, padded_rows
 from canaryjax.errors import InvalidScore
 from canaryjax.inference.attention import attend_causal
-from canaryjax.inference.forward import forward_shared, heads_first
+from canaryjax.inference.forward import heads_first
 from canaryjax.keys import device_key
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.transformer import (
@@ -45,80 +45,47 @@ class Phase:
     """A stretch of steps on batches of one kind and shape.
 
     Attributes:
-      kind: `short` and `long` pack running text about short and full documents, without the prompt's template; `full`
-        packs the whole prompt and several exchanges after it; `prompt` shares one prompt between exchanges, as in use.
+      kind: `short` packs running text about short documents, without the prompt's template; `full` packs the whole
+        prompt and several exchanges after it.
     """
 
-    kind: Literal["short", "long", "full", "prompt"]
+    kind: Literal["short", "full"]
     steps: int
     shape: Shape
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """Phases under one rise and fall of the learning rate, with a fresh optimiser.
+class Recipe:
+    """Everything that decides the weights, beside the corpus.
 
     Attributes:
+      phases: Retrieval and copying come with short rows, at a third of the cost; the use with full ones.
       kernel_rate, other_rate: Muon's rate for the layers' kernels, AdamW's for the rest, after `warmup` steps; both
-        fall to 2 % of themselves over the last `decay_share` of the cycle.
+        fall to 2 % of themselves over the last `decay_share` of all steps. Rates two or three times higher wipe out
+        the planted circuit within a hundred steps.
     """
 
-    phases: tuple[Phase, ...]
-    kernel_rate: float
-    other_rate: float
-    warmup: int
-    decay_share: float
+    seed: int = 0
+    phases: tuple[Phase, ...] = (
+        Phase("short", 900, Shape(rows=16, length=128)),
+        Phase("full", 1400, Shape(rows=8, length=320)),
+    )
+    kernel_rate: float = 3e-3
+    other_rate: float = 1.5e-3
+    warmup: int = 60
+    decay_share: float = 0.45
+    weight_decay: float = 0.05
+    init_stddev: float = 0.05  # larger than the usual 0.02: the width is only 128
 
     @property
     def steps(self) -> int:
         """Steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
-
-# Retrieval and copying come with short rows, long documents with long ones. Rates two or three times higher wipe out
-# the planted circuit within a hundred steps. An answer costs half as much in packed rows as over shared prompts, so the
-# second cycle learns the prompt's form in them.
-CYCLES = (
-    Cycle(
-        (
-            Phase("short", 1600, Shape(rows=16, continuations=1, context=8, length=128)),
-            Phase("long", 700, Shape(rows=8, continuations=1, context=8, length=256)),
-            Phase("prompt", 400, Shape(rows=8, continuations=4, context=240, length=72)),
-        ),
-        kernel_rate=3e-3,
-        other_rate=1.5e-3,
-        warmup=60,
-        decay_share=0.4,
-    ),
-    Cycle(
-        (Phase("full", 900, Shape(rows=8, continuations=1, context=8, length=320)),),
-        kernel_rate=2e-3,
-        other_rate=1e-3,
-        warmup=40,
-        decay_share=0.6,
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that decides the weights, beside the corpus."""
-
-    seed: int = 0
-    cycles: tuple[Cycle, ...] = CYCLES
-    weight_decay: float = 0.05
-    init_stddev: float = 0.05  # larger than the usual 0.02: the width is only 128
-
-    @property
-    def steps(self) -> int:
-        """Steps of all cycles."""
-        return sum(cycle.steps for cycle in self.cycles)
-
     def phase_of(self, step: int) -> Phase:
         """The phase a step belongs to."""
-        phases = [phase for cycle in self.cycles for phase in cycle.phases]
-        ends = itertools.accumulate(phase.steps for phase in phases)
-        return next(phase for phase, end in zip(phases, ends, strict=True) if step < end)
+        ends = itertools.accumulate(phase.steps for phase in self.phases)
+        return next(phase for phase, end in zip(self.phases, ends, strict=True) if step < end)
 
 
 def base_config(vocab_size: int, real_vocab_size: int) -> ModelConfig:
@@ -180,42 +147,29 @@ def causal_hidden(model: Transformer, ids_bt: jax.Array) -> jax.Array:
     return rms_norm(x, model.final_norm, config)
 
 
-MAKERS = {"short": short_batch, "long": long_batch, "full": full_batch, "prompt": prompt_batch}
+MAKERS = {"short": short_batch, "full": full_batch}
 
 
-def _weighted_loss(model: Transformer, hidden, targets, kinds) -> tuple[jax.Array, jax.Array]:
-    """Weighted mean loss and, per kind, (sum of losses, tokens)."""
-    logits = hidden @ model.embedding[...].T
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+def next_token_loss(model: Transformer, ids_bt: jax.Array, kinds_bt: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean loss of next tokens weighted by kind, and per kind (sum of losses, tokens), float32 `[2, kinds]`."""
+    kinds = kinds_bt[:, 1:]
+    logits = causal_hidden(model, ids_bt[:, :-1]) @ model.embedding[...].T
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, ids_bt[:, 1:])
     weights = jnp.array([KIND_WEIGHTS[kind] for kind in KINDS])[kinds]
     of_kind = jax.nn.one_hot(kinds, len(KINDS))
-    sums = jnp.stack(
-        [(of_kind * losses[..., None]).reshape(-1, len(KINDS)).sum(0), of_kind.reshape(-1, len(KINDS)).sum(0)]
-    )
+    sums = jnp.stack([(of_kind * losses[..., None]).sum((0, 1)), of_kind.sum((0, 1))])
     return (weights * losses).sum() / weights.sum(), sums
 
 
-def packed_loss(model: Transformer, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Next-token loss over the only continuation of each row; its context, one line break, is left out."""
-    ids, kinds = batch["ids"][:, 0], batch["kinds"][:, 0]
-    return _weighted_loss(model, causal_hidden(model, ids[:, :-1]), ids[:, 1:], kinds[:, 1:])
-
-
-def prompt_loss(model: Transformer, batch: dict[str, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Loss over continuations of a shared prompt."""
-    hidden = forward_shared(model, None, batch["context_ids"], batch["context_mask"], batch["ids"]).predictors()
-    return _weighted_loss(model, hidden, batch["ids"], batch["kinds"])
-
-
-def _optimizer(cycle: Cycle, weight_decay: float) -> optax.GradientTransformation:
+def _optimizer(recipe: Recipe) -> optax.GradientTransformation:
     def schedule(peak: float):
-        decay = int(cycle.steps * cycle.decay_share)
+        decay = int(recipe.steps * recipe.decay_share)
         pieces = [
-            optax.linear_schedule(0.0, peak, cycle.warmup),
+            optax.linear_schedule(0.0, peak, recipe.warmup),
             optax.constant_schedule(peak),
             optax.cosine_decay_schedule(peak, decay, alpha=0.02),
         ]
-        return optax.join_schedules(pieces, [cycle.warmup, cycle.steps - decay])
+        return optax.join_schedules(pieces, [recipe.warmup, recipe.steps - decay])
 
     def kernels(arrays: dict[str, jax.Array]):
         other = {"embedding", "final_norm", "blocks.pre_attn_norm", "blocks.pre_mlp_norm"}
@@ -225,10 +179,10 @@ def _optimizer(cycle: Cycle, weight_decay: float) -> optax.GradientTransformatio
     return optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.contrib.muon(
-            schedule(cycle.kernel_rate),
-            weight_decay=weight_decay,
+            schedule(recipe.kernel_rate),
+            weight_decay=recipe.weight_decay,
             adam_b2=0.98,
-            adam_learning_rate=schedule(cycle.other_rate),
+            adam_learning_rate=schedule(recipe.other_rate),
             muon_weight_dimension_numbers=kernels,
             consistent_rms=0.2,
         ),
@@ -251,40 +205,28 @@ def pretrain(
         phase = recipe.phase_of(step)
         return MAKERS[phase.kind](tokenizer, phase.shape, recipe.seed, "embedded", phase.kind, step)
 
-    started = time.monotonic()
-    totals = np.zeros((2, len(KINDS)))
-    batches = enumerate(prefetch(make, recipe.steps))
-    for cycle in recipe.cycles:
-        optimizer = _optimizer(cycle, recipe.weight_decay)
-        state = optimizer.init(arrays)
-        steps = _steps(config, optimizer)
-        for index, batch in itertools.islice(batches, cycle.steps):
-            on_device = {name: jnp.asarray(array) for name, array in vars(batch).items()}
-            arrays, state, sums = steps[recipe.phase_of(index).kind](arrays, state, on_device)
-            totals += np.asarray(sums)
-            if not np.isfinite(totals).all():
-                raise InvalidScore(
-                    f"expected a finite loss; found {totals[0]} at step {index}; lower the rates"
-                )
-            if (index + 1) % every == 0 or index + 1 == recipe.steps:
-                means = totals[0] / np.maximum(totals[1], 1.0)
-                metrics = {kind: float(means[i]) for i, kind in enumerate(KINDS) if totals[1][i]}
-                report(index + 1, metrics | {"seconds": time.monotonic() - started}, arrays)
-                totals[:] = 0.0
-    return Transformer(config, arrays)
+    optimizer = _optimizer(recipe)
+    state = optimizer.init(arrays)
 
-
-def _steps(config: ModelConfig, optimizer: optax.GradientTransformation) -> dict[str, Callable]:
-    """The jitted update of each kind of batch: (arrays, state, batch) -> (arrays, state, sums)."""
-
-    def update(loss_fn, arrays, state, batch):
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def update(arrays, state, ids, kinds):
         def loss(arrays):
-            return loss_fn(Transformer(config, arrays), batch)
+            return next_token_loss(Transformer(config, arrays), ids, kinds)
 
         (_, sums), grads = jax.value_and_grad(loss, has_aux=True)(arrays)
         updates, state = optimizer.update(grads, state, arrays)
         return optax.apply_updates(arrays, updates), state, sums
 
-    packed = jax.jit(partial(update, packed_loss), donate_argnums=(0, 1))
-    shared = jax.jit(partial(update, prompt_loss), donate_argnums=(0, 1))
-    return {"short": packed, "long": packed, "full": packed, "prompt": shared}
+    started = time.monotonic()
+    totals = np.zeros((2, len(KINDS)))
+    for index, batch in enumerate(prefetch(make, recipe.steps)):
+        arrays, state, sums = update(arrays, state, jnp.asarray(batch.ids), jnp.asarray(batch.kinds))
+        totals += np.asarray(sums)
+        if not np.isfinite(totals).all():
+            raise InvalidScore(f"expected a finite loss; found {totals[0]} at step {index}; lower the learning rate")
+        if (index + 1) % every == 0 or index + 1 == recipe.steps:
+            means = totals[0] / np.maximum(totals[1], 1.0)
+            metrics = {kind: float(means[i]) for i, kind in enumerate(KINDS) if totals[1][i]}
+            report(index + 1, metrics | {"seconds": time.monotonic() - started}, arrays)
+            totals[:] = 0.0
+    return Transformer(config, arrays)
