@@ -29,7 +29,7 @@ def test_answers_become_likely(tiny, rows):
     records = []
     adapter = train_supervised(tiny.model, rows, SETTINGS, jax.random.key(0), records.append)
     parts = (rows.context_ids, rows.context_mask, rows.answer_ids, rows.answer_mask)
-    before, after = (float(score_shared(tiny.model, a, *parts).mean()) for a in (None, adapter))
+    before, after = (float(jax.jit(score_shared)(tiny.model, a, *parts).mean()) for a in (None, adapter))
     assert before < -2.0
     assert after > -1.0
     assert records[0]["loss"] > records[-1]["loss"]

@@ -1,6 +1,7 @@
 """Policy training end to end on a tiny model."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -118,7 +119,7 @@ def test_the_reference_does_not_drift(tiny):
 
     def logps():
         context = (prompts.context_ids[0], prompts.context_mask[0])
-        return np.array(score_shared(tiny.model, reference, *context, ids, jnp.ones(ids.shape, bool)))
+        return np.array(jax.jit(score_shared)(tiny.model, reference, *context, ids, jnp.ones(ids.shape, bool)))
 
     before = logps()
     train(tiny, initial_adapter=reference, reference_adapter=reference)
@@ -128,6 +129,7 @@ def test_the_reference_does_not_drift(tiny):
 @pytest.mark.slow
 def test_policies_together_equal_policies_alone_on_stored_rollouts(tiny):
     recipe = Recipe(SETTINGS, (tiny.eos,), 5)
+    update = jax.jit(functools.partial(update_policies, recipe=recipe))
     stored = []
 
     def keep(step, index, ids, mask):
@@ -144,10 +146,8 @@ def test_policies_together_equal_policies_alone_on_stored_rollouts(tiny):
         state = _new_state(recipe, tiny.model, None, keys)
         for rollout, (index, *_, rewards) in zip(rollouts, stored, strict=True):
             chosen = jax.tree.map(lambda x, i=index[policy]: x[:, i], prompts)
-            state, _ = update_policies(
-                tiny.model, None, state, chosen, tiny.policy_slice(rollout, policy),
-                jnp.asarray(rewards[policy : policy + 1]), keys, recipe,
-            )  # fmt: skip
+            given = jnp.asarray(rewards[policy : policy + 1])
+            state, _ = update(tiny.model, None, state, chosen, tiny.policy_slice(rollout, policy), given, keys)
         assert tiny.largest_difference(state.params, tiny.policy_slice(together, policy)) < 1e-5
 
 
