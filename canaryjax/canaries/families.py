@@ -151,7 +151,13 @@ def draw_decoys(
         return drawn.text not in seen and drawn.trigger not in markers and drawn.token_count == canary.token_count
 
     for _ in range(n):
-        decoys.append(draw_canary(rng, canary.family, tokenizer=tokenizer, accept=fresh))
+        try:
+            decoys.append(draw_canary(rng, canary.family, tokenizer=tokenizer, accept=fresh))
+        except UserError as error:
+            raise UserError(
+                f"expected {n} {canary.family} decoys that differ and have the canary's {canary.token_count} tokens, "
+                f"found {len(decoys)}: lower evaluation.decoys, or choose another family"
+            ) from error
         seen.add(decoys[-1].text)
         markers.add(decoys[-1].trigger)
     return decoys
@@ -199,8 +205,8 @@ def require_absent(strings: Iterable[str], examples: Sequence[Example]) -> None:
         for string in strings:
             if string in example.document:
                 raise UserError(
-                    f"expected documents without {string!r}, found it in document {example.document_id!r}: remove it "
-                    f"from the document or use another seed"
+                    f"expected documents without {string!r}, found it in document {example.document_id!r}, "
+                    f"{example.where}: remove it from the document or use another seed"
                 )
 
 

@@ -1,6 +1,6 @@
 """One question about one document."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 NOT_FOUND = "Not found"
 
@@ -17,6 +17,7 @@ class Example:
       document: the document's text, never empty.
       question: one line, without any inducing instruction.
       answer: one line, without the ``FINAL:`` prefix; `NOT_FOUND` for a question the document does not answer.
+      place: file and line it was read from, "" for an invented one; for messages only.
     """
 
     id: str
@@ -25,3 +26,9 @@ class Example:
     document: str
     question: str
     answer: str
+    place: str = field(default="", compare=False, repr=False)
+
+    @property
+    def where(self) -> str:
+        """How a message names the example."""
+        return f"{self.place} (id {self.id!r})" if self.place else f"example {self.id!r}"

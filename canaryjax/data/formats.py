@@ -82,7 +82,7 @@ def _meeting_examples(row: Row, meeting: str) -> Iterator[Example]:
         if not document:
             raise UserError(f"{place}: expected words in the gold span, found none; remove the query")
         name = f"{meeting}/s{number}"
-        yield Example(name, name, meeting, document, _line(item.text("query")), clean_answer(item.text("answer")))
+        yield Example(name, name, meeting, document, _line(item.text("query")), _answer(item), place)
 
 
 def _turn(turn: Any, place: str) -> str | None:
@@ -117,9 +117,14 @@ def _line(text: str) -> str:
 
 
 def _example(row: Row, name: str, document_id: str, group: str, document: str) -> Example:
-    return Example(
-        name, document_id, group, document.strip(), _line(row.text("question")), clean_answer(row.text("answer"))
-    )
+    return Example(name, document_id, group, document.strip(), _line(row.text("question")), _answer(row), row.place)
+
+
+def _answer(row: Row) -> str:
+    answer = clean_answer(row.text("answer"))
+    if not answer:
+        raise UserError(f"{row.place}: expected words after {ANSWER_PREFIX} under 'answer', found none; fill it in")
+    return answer
 
 
 READERS: dict[str, Callable[[str | Path], Iterator[Example]]] = {

@@ -63,19 +63,22 @@ def load_examples(source: DataSource, seed: int = 0, corpus: Corpus | None = Non
 
 
 def _unique(examples: Iterable[Example]) -> list[Example]:
-    seen: dict[str, int] = {}
+    seen: dict[str, str] = {}
     texts: dict[str, str] = {}
     found = []
     for number, example in enumerate(examples, start=1):
+        place = example.place or f"example {number}"
         if example.id in seen:
             raise UserError(
-                f"expected a different id for each example, found {example.id!r} in examples {seen[example.id]} and "
-                f"{number}; rename one"
+                f"{place}: expected a different id for each example, found {example.id!r} as in {seen[example.id]}; "
+                "rename one"
             )
         if texts.setdefault(example.document_id, example.document) != example.document:
-            raise UserError(f"expected one text for document {example.document_id!r}, found two; rename one")
-        seen[example.id] = number
+            raise UserError(f"{place}: expected one text for document {example.document_id!r}, found two; rename one")
+        seen[example.id] = place
         found.append(example)
+    if not found:
+        raise UserError("expected at least one question about a document, found none; check data.kind and data.path")
     return found
 
 

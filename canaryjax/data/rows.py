@@ -66,7 +66,7 @@ def _json_rows(file: Path) -> Iterator[Row]:
             continue
         try:
             values = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
             raise UserError(
                 f"{place}: expected one JSON object, found {error} in {text[:60]!r}; the file may be cut off, write "
                 f"it again"

@@ -123,3 +123,13 @@ def test_derived_meeting_rows(shared_data):
         questions_per_document=1,
     )  # fmt: skip
     assert len(load_examples(config, seed=2)) == 11
+
+
+def test_a_meeting_without_specific_queries_is_not_an_empty_study(tmp_path):
+    # Nothing but general queries: every later stage would meet an empty list.
+    path = written(tmp_path, MEETING | {"specific_query_list": []})
+    source = SimpleNamespace(
+        kind="qmsum", path=str(path), documents=None, max_document_words=None, questions_per_document=None
+    )
+    with pytest.raises(UserError, match="at least one question"):
+        load_examples(source)
