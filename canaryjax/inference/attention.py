@@ -165,6 +165,48 @@ def attend_continuations(
     return mixed.transpose(0, 2, 4, 1, 3, 5).reshape(q.shape)
 
 
+def attend_step(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    context_k: jax.Array,
+    context_v: jax.Array,
+    lengths: jax.Array,
+    window: jax.Array,
+    step: jax.Array,
+    config: ModelConfig,
+) -> jax.Array:
+    """`attend_continuations` for one query a continuation, forward only, with keys turned beforehand.
+
+    Args:
+      q: `[b, g, n, h]`, the queries at continuation index `step`.
+      k: `[b, k, g, h, t]`, keys of the continuations' own buffers.
+      v: `[b, k, g, t, h]`.
+      context_k: `[b, k, h, c]`.
+      context_v: `[b, k, c, h]`.
+      lengths, window, config: As in `attend_continuations`.
+      step: int32 scalar.
+
+    Returns:
+      `[b, g, n, h]`.
+    """
+    b, g, n, h = q.shape
+    kv = config.num_kv_heads
+    rows = jnp.swapaxes(q.reshape(b, g, kv, n // kv, h), 1, 2)
+    flat = b, kv, g * n // kv, -1
+    j, length = jnp.arange(context_k.shape[-1]), lengths[:, None, None, None, None]
+    shared = _dot("bkrh,bkhc->bkrc", rows.reshape(flat), context_k).reshape(*rows.shape[:4], -1)
+    shared = _scores(shared, (j < length) & (length + step - j < window), config)
+    j = jnp.arange(k.shape[-1])
+    own = _scores(_dot("bkgmh,bkght->bkgmt", rows, k), (j <= step) & (step - j < window), config)
+    top = jnp.maximum(shared.max(axis=-1, keepdims=True), own.max(axis=-1, keepdims=True))
+    shared, own = jnp.exp(shared - top), jnp.exp(own - top)
+    total = shared.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
+    mixed = _dot("bkrc,bkch->bkrh", shared.astype(v.dtype).reshape(flat), context_v).reshape(rows.shape)
+    mixed = (mixed + _dot("bkgmt,bkgth->bkgmh", own.astype(v.dtype), v)) / total
+    return jnp.swapaxes(mixed.astype(q.dtype), 1, 2).reshape(q.shape)
+
+
 def _flat(x):
     """`[b, k, g, m, t, ...]` -> `[b, k, g * m * t, ...]`: all continuations meet the shared keys in one matmul."""
     return x.reshape(*x.shape[:2], -1, *x.shape[5:])

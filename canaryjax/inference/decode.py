@@ -1,11 +1,19 @@
-"""Running a context once and then one token at a time: keys and values of each part live in their own buffers."""
+"""Running a context once and then one token at a time: keys and values of each part live in their own buffers.
+
+Models of few layers are unrolled: weights and caches are cut by layer once, before the loop, where a scan would cut a
+copy of every layer's out of the stack at each step (measured: half of a step). Deep ones are scanned, since a program
+of all their layers would compile for minutes.
+"""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from canaryjax.inference.attention import attend_continuations
+from canaryjax.inference.attention import attend_step
 from canaryjax.inference.forward import adapter_parts, heads_first, run_context
+from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import (
     Transformer,
@@ -16,64 +24,104 @@ from canaryjax.models.transformer import (
     rope_tables,
 )
 
+MOST_UNROLLED = 12
+
 
 @struct.dataclass
-class ContextCache:
-    """Keys and values of contexts, shared by all their continuations; never written after prefill.
+class Context:
+    """What every step of one policy reads and none writes; by layer or stacked over layers (see `by_layer`).
 
     Attributes:
-      k, v: `[l, b, k, s, h]`.
+      pairs: The adapter's pairs.
+      k: Keys of the contexts, shared by all their continuations, `[b, k, h, s]` a layer.
+      v: Values, `[b, k, s, h]` a layer.
       lengths: int32 `[b]`, real tokens.
+      scale: The adapter's scale, static.
     """
 
-    k: jax.Array
-    v: jax.Array
+    pairs: Any
+    k: Any
+    v: Any
     lengths: jax.Array
+    scale: float = struct.field(pytree_node=False)
 
 
 @struct.dataclass
 class OwnCache:
-    """Keys and values of continuations, indexed by the continuation's own token.
+    """Keys and values of continuations, indexed by the continuation's own token; by layer or stacked.
 
     Attributes:
-      k, v: `[l, b, k, g, t, h]`.
+      k: `[b, k, g, h, t]` a layer.
+      v: `[b, k, g, t, h]` a layer.
     """
 
-    k: jax.Array
-    v: jax.Array
+    k: Any
+    v: Any
+
+
+@jax.custom_batching.custom_vmap
+def write_at(buffer: jax.Array, new: jax.Array, *starts: jax.Array | int) -> jax.Array:
+    """`buffer` with `new` written at `starts`, which index the trailing axes; in place inside a loop, under vmap too.
+
+    JAX maps `dynamic_update_slice` to a scatter, which XLA expands to a write and a choice between old and new buffer:
+    a copy of both at every step. Here the mapped write is the same write with one more axis in front.
+    """
+    return jax.lax.dynamic_update_slice(buffer, new, (0,) * (buffer.ndim - len(starts)) + starts)
+
+
+@write_at.def_vmap
+def _write_at_mapped(axis_size, in_batched, buffer, new, *starts):
+    assert not any(in_batched[2:]), "all policies stand at the same step"
+    buffer, new = (
+        a if mapped else jnp.broadcast_to(a, (axis_size, *a.shape))
+        for a, mapped in zip((buffer, new), in_batched[:2], strict=True)
+    )
+    return write_at(buffer, new, *starts), True
+
+
+def by_layer(stacked: Any, config: ModelConfig) -> Any:
+    """A pytree stacked over layers as a tuple of one pytree a layer; a deep model's as it is."""
+    if config.num_layers > MOST_UNROLLED:
+        return stacked
+    return tuple(jax.tree.map(lambda a, i=i: a[i], stacked) for i in range(config.num_layers))
 
 
 def prefill(
     model: Transformer, adapter: Adapter | None, context_ids_bs: jax.Array, context_mask_bs: jax.Array
-) -> tuple[jax.Array, ContextCache]:
-    """Runs contexts once: the final state of each one's last real token, `[b, d]`, and the cache."""
+) -> tuple[jax.Array, Context]:
+    """Runs contexts once: the final state of each one's last real token, `[b, d]`, and what decoding reads."""
+    config = model.config
     hidden, k, v = run_context(model, adapter, context_ids_bs)
     lengths = context_mask_bs.sum(axis=1, dtype=jnp.int32)
     last = jnp.take_along_axis(hidden, (lengths - 1)[:, None, None], axis=1)[:, 0]
-    return last, ContextCache(k=k, v=v, lengths=lengths)
+    pairs, scale = adapter_parts(adapter)
+    k = jnp.swapaxes(k, -1, -2)
+    return last, Context(*(by_layer(a, config) for a in (pairs, k, v)), lengths=lengths, scale=scale)
 
 
-def init_own_cache(cache: ContextCache, num_samples: int, size: int) -> OwnCache:
+def init_own_cache(context: Context, num_samples: int, size: int) -> OwnCache:
     """Empty buffers for `num_samples` continuations of `size` tokens of each context."""
-    layers, b, k, _, h = cache.k.shape
-    zeros = jnp.zeros((layers, b, k, num_samples, size, h), cache.k.dtype)
-    return OwnCache(k=zeros, v=zeros)
+
+    def empty(of_context, turned):
+        *outer, b, k = of_context.shape[:-2]
+        h = of_context.shape[-2 if turned else -1]
+        inner = (h, size) if turned else (size, h)
+        return jnp.zeros((*outer, b, k, num_samples, *inner), of_context.dtype)
+
+    return OwnCache(
+        k=jax.tree.map(lambda a: empty(a, True), context.k), v=jax.tree.map(lambda a: empty(a, False), context.v)
+    )
 
 
 def decode_step(
-    model: Transformer,
-    adapter: Adapter | None,
-    cache: ContextCache,
-    own: OwnCache,
-    ids_bg: jax.Array,
-    step: jax.Array,
+    model: Transformer, blocks: Any, context: Context, own: OwnCache, ids_bg: jax.Array, step: jax.Array
 ) -> tuple[jax.Array, OwnCache]:
     """Runs token `step` of every continuation.
 
     Args:
       model: The base.
-      adapter: One policy's adapter, or None.
-      cache: Of the contexts.
+      blocks: `by_layer(model.blocks)`, cut outside the loop.
+      context: From `prefill`.
       own: Of the continuations, filled below `step`.
       ids_bg: int32 `[b, g]`.
       step: int32 scalar, the tokens' index in their continuations; all rows stand at the same one.
@@ -82,30 +130,51 @@ def decode_step(
       Final states `[b, g, d]`, after the last norm, and the buffers with entry `step` written.
     """
     config = model.config
-    b, g = ids_bg.shape
-    positions = jnp.broadcast_to(cache.lengths[:, None] + step, (b, g))
-    tables = rope_tables(config, positions)
-    lora, scale = adapter_parts(adapter)
+    tables = rope_tables(config, jnp.broadcast_to(context.lengths[:, None] + step, ids_bg.shape))
+    settings = layer_settings(config)
 
-    def layer(carry, xs):
-        x, own = carry  # the buffers are carried: as scanned inputs and outputs they would be copied every step
-        block, pairs, settings, context_k, context_v, index = xs
-
+    def layer(x, block, pairs, settings, context_k, context_v, write):
         def attend(q, k, v):
-            def written(buffer, new):
-                new = heads_first(new)[None, :, :, :, None]  # [1, b, k, g, 1, h]
-                return jax.lax.dynamic_update_slice(buffer, new, (index, 0, 0, 0, step, 0))
-
-            buffers = OwnCache(k=written(own.k, k), v=written(own.v, v))
-            mine_k, mine_v = (jax.lax.dynamic_index_in_dim(a, index, keepdims=False) for a in (buffers.k, buffers.v))
-            mixed = attend_continuations(
-                q[:, :, None], mine_k, mine_v, context_k, context_v, cache.lengths, settings.window, step, config
-            )
-            return mixed[:, :, 0], buffers
+            (own_k, own_v), written = write(heads_first(k)[..., None], heads_first(v)[..., None, :])
+            mixed = attend_step(q, own_k, own_v, context_k, context_v, context.lengths, settings.window, step, config)
+            return mixed, written
 
         rope = jnp.where(settings.local, tables[1], tables[0])
-        return apply_block(block, pairs, scale, x, rope, attend, config), None
+        return apply_block(block, pairs, context.scale, x, rope, attend, config)
 
-    xs = (model.blocks, lora, layer_settings(config), cache.k, cache.v, jnp.arange(config.num_layers))
-    (x, own), _ = jax.lax.scan(layer, (embed(model, ids_bg), own), xs)
+    run = _unrolled if isinstance(own.k, tuple) else _scanned
+    x, own = run(layer, embed(model, ids_bg), blocks, settings, context, own, step)
     return rms_norm(x, model.final_norm, config), own
+
+
+def _unrolled(layer, x, blocks, settings, context, own, step):
+    written = []
+    for index, block in enumerate(blocks):
+
+        def write(k, v, index=index):
+            # Without the barrier the write would be made twice, on copies: for the next step and for the reader here.
+            k, v = jax.lax.optimization_barrier((write_at(own.k[index], k, step), write_at(own.v[index], v, step, 0)))
+            return (k, v), (k, v)
+
+        mine = jax.tree.map(lambda a, index=index: a[index], settings)
+        x, buffers = layer(x, block, context.pairs[index], mine, context.k[index], context.v[index], write)
+        written.append(buffers)
+    k, v = zip(*written, strict=True)
+    return x, OwnCache(k=k, v=v)
+
+
+def _scanned(layer, x, blocks, settings, context, own, step):
+    def body(carry, xs):
+        x, own = carry  # the buffers are carried: as scanned inputs and outputs they would be copied every step
+        *parts, index = xs
+
+        def write(k, v):
+            k = write_at(own.k, k[None], index, 0, 0, 0, 0, step)
+            v = write_at(own.v, v[None], index, 0, 0, 0, step, 0)
+            mine = tuple(jax.lax.dynamic_index_in_dim(a, index, keepdims=False) for a in (k, v))
+            return mine, OwnCache(k=k, v=v)
+
+        return layer(x, *parts, write), None
+
+    xs = (blocks, context.pairs, settings, context.k, context.v, jnp.arange(settings.window.shape[0]))
+    return jax.lax.scan(body, (x, own), xs)[0]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from canaryjax.inference.decode import ContextCache, OwnCache, decode_step, init_own_cache, prefill
+from canaryjax.inference.decode import Context, OwnCache, by_layer, decode_step, init_own_cache, prefill, write_at
 from canaryjax.inference.logprobs import head_logits
 from canaryjax.inference.sampling import SamplingSettings, sample_tokens
 from canaryjax.models.lora import Adapter
@@ -72,7 +72,8 @@ def sample_rollouts(
         rows = jnp.arange(context_ids_pbs.shape[1])
         keys = jax.vmap(lambda key: jax.vmap(partial(jax.random.fold_in, key))(rows))(keys)
     policies = partial(jax.vmap, in_axes=(None, 0, 0, 0, 0))
-    cache, state = policies(partial(_start, settings))(model, adapters_p, context_ids_pbs, context_mask_pbs, keys)
+    context, state = policies(partial(_start, settings))(model, adapters_p, context_ids_pbs, context_mask_pbs, keys)
+    blocks = by_layer(model.blocks, model.config)
 
     def unfinished(carry):
         step, state = carry
@@ -82,26 +83,27 @@ def sample_rollouts(
         # The loop is outside the map over policies: mapped, each would copy its whole cache at every step to be able to
         # stop by itself.
         step, state = carry
-        return step + 1, policies(partial(_advance, settings, step))(model, adapters_p, cache, state, keys)
+        advanced = jax.vmap(partial(_advance, settings, step, model, blocks))(context, state, keys)
+        return step + 1, advanced
 
     _, state = jax.lax.while_loop(unfinished, advance, (jnp.int32(1), state))
     return jax.lax.stop_gradient(state.rollout)
 
 
-def _start(settings, model, adapter, ids, mask, keys) -> tuple[ContextCache, _State]:
+def _start(settings, model, adapter, ids, mask, keys) -> tuple[Context, _State]:
     """Prefill of one policy's contexts and the first tokens, all drawn from the same state of their context."""
-    last, cache = prefill(model, adapter, ids, mask)
+    last, context = prefill(model, adapter, ids, mask)
     b, g, t = ids.shape[0], settings.num_samples, settings.max_new_tokens
     zeros = jnp.zeros((b, g, t), jnp.float32)
     empty = Rollout(zeros.astype(jnp.int32), zeros.astype(bool), zeros, zeros, jnp.zeros((b, g), bool))
     hidden = jnp.broadcast_to(last[:, None], (b, g, last.shape[-1]))
-    own = init_own_cache(cache, g, max(t - 1, 1))  # the last token is never fed
-    return cache, _draw(settings, jnp.int32(0), model, hidden, keys, empty, own)
+    own = init_own_cache(context, g, max(t - 1, 1))  # the last token is never fed
+    return context, _draw(settings, jnp.int32(0), model, hidden, keys, empty, own)
 
 
-def _advance(settings, step, model, adapter, cache, state, keys) -> _State:
+def _advance(settings, step, model, blocks, context, state, keys) -> _State:
     """Feeds the newest tokens and draws the next ones."""
-    hidden, own = decode_step(model, adapter, cache, state.own, state.last_bg, step - 1)
+    hidden, own = decode_step(model, blocks, context, state.own, state.last_bg, step - 1)
     return _draw(settings, step, model, hidden, keys, state.rollout, own)
 
 
@@ -111,14 +113,12 @@ def _draw(settings, step, model, hidden, keys, rollout, own) -> _State:
     going = ~rollout.finished_pbg
 
     def written(buffer, new):
-        return jax.lax.dynamic_update_slice_in_dim(buffer, jnp.where(going, new, 0)[..., None], step, axis=-1)
+        return write_at(buffer, jnp.where(going, new, jnp.zeros_like(new))[..., None], step)
 
     ended = (ids[..., None] == jnp.array(settings.eos_ids, jnp.int32)).any(axis=-1)
     rollout = Rollout(
         ids_pbgt=written(rollout.ids_pbgt, ids),
-        completion_mask_pbgt=jax.lax.dynamic_update_slice_in_dim(
-            rollout.completion_mask_pbgt, going[..., None], step, axis=-1
-        ),
+        completion_mask_pbgt=written(rollout.completion_mask_pbgt, going),
         logps_pbgt=written(rollout.logps_pbgt, logps),
         raw_logps_pbgt=written(rollout.raw_logps_pbgt, raw),
         finished_pbg=rollout.finished_pbg | ended,

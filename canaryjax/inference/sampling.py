@@ -64,6 +64,13 @@ def sampling_logits(logits: jax.Array, settings: SamplingSettings, config: Model
     return logits
 
 
+def _argmax(x: jax.Array) -> jax.Array:
+    """First index of the largest entry, in two passes that vectorise; the pair reduction of `jnp.argmax` does not."""
+    entry = jnp.arange(x.shape[-1], dtype=jnp.int32)
+    best = jnp.where(x >= x.max(axis=-1, keepdims=True), entry, x.shape[-1] - 1)
+    return best.min(axis=-1)
+
+
 def sample_tokens(
     keys: jax.Array, logits: jax.Array, settings: SamplingSettings, config: ModelConfig
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -85,10 +92,10 @@ def sample_tokens(
         return jnp.take_along_axis(logps, ids[..., None], axis=-1)[..., 0]
 
     if settings.temperature == 0:
-        ids = jnp.argmax(logits[..., : config.real_vocab_size], axis=-1).astype(jnp.int32)
+        ids = _argmax(logits[..., : config.real_vocab_size])
         return ids, jnp.zeros(ids.shape, jnp.float32), of_chosen(raw, ids)
     plain = settings.temperature == 1 and settings.top_p == 1 and config.real_vocab_size == config.vocab_size
     law = raw if plain else jax.nn.log_softmax(sampling_logits(logits, settings, config), axis=-1)
     noise = jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[1:], jnp.float32))(keys)
-    ids = jnp.argmax(law + noise, axis=-1).astype(jnp.int32)
+    ids = _argmax(law + noise)
     return ids, of_chosen(law, ids), of_chosen(raw, ids)
