@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from canaryjax.audit.assignment import ARMS, Arm
-from canaryjax.canaries.families import Canary, draw_canary
+from canaryjax.canaries.families import Canary
 from canaryjax.canaries.instrument import Trace, instrument
+from canaryjax.canaries.placement import inducing_instruction
 from canaryjax.config import AuditConfig
 from canaryjax.data.chat import format_parts
 from canaryjax.data.example import Example
@@ -15,8 +16,8 @@ from canaryjax.data.tokens import JointText, TextTokenizer, encode_joint_batch
 from canaryjax.keys import host_rng
 
 LENGTH_STEP = 8  # prompts are padded to a multiple of this
-PROBE_CANARIES = 4  # canaries drawn to find the longest prompt; markers of one form differ by a few tokens
-LENGTH_SLACK = 4  # tokens; a canary that is longer still costs the longest documents their last tokens, counted
+PROBE_CANARIES = 4  # the study's longest; tokens where it meets a text may differ, so one alone would not do
+LENGTH_SLACK = 4  # tokens, for the same reason
 
 
 def arm_parts(trace: Trace, arm: Arm, config: AuditConfig, tokenizer: TextTokenizer) -> PromptParts:
@@ -54,20 +55,23 @@ def protected(trace: Trace, arm: Arm, canary: Canary) -> str:
 
 
 def prompt_lengths(
-    config: AuditConfig, examples: Sequence[Example], tokenizer: TextTokenizer, limit: int
+    config: AuditConfig, examples: Sequence[Example], tokenizer: TextTokenizer, canaries: Sequence[Canary]
 ) -> dict[Arm, int]:
     """One padded prompt length for each arm and the whole study, so that each program compiles once.
 
-    Every example is encoded with and without instrumentation, under a few throw-away canaries.
+    Every example is encoded under the canaries that take the most tokens: a document can give way to a longer one, but
+    a compliant prompt has none to give. At most `policy.max_prompt_length`.
     """
     rng = host_rng(config.study.seed, "prompt lengths")
     longest = dict.fromkeys(ARMS, 1)
-    for _ in range(PROBE_CANARIES):
-        canary = draw_canary(rng, config.canary.family, tokenizer=tokenizer)
+    asked = [inducing_instruction(canary, config.canary.instruction) for canary in canaries]
+    sizes = [len(encoding.ids) for encoding in tokenizer.encode_batch(asked)]
+    for index in np.argsort(sizes, kind="stable")[::-1][:PROBE_CANARIES]:
+        canary = canaries[index]
         instrumented = float(config.canary.rate > 0 or config.canary.contrast_rate > 0)
         traces, _ = instrument(examples, canary, instrumented, 0.0, rng, variant=config.canary.instruction)
         for arm in ARMS:
             texts = [arm_parts(trace, arm, config, tokenizer).text for trace in traces]
             longest[arm] = max(longest[arm], *(len(e.ids) for e in tokenizer.encode_batch(texts)))
     padded = {arm: -(-(n + LENGTH_SLACK) // LENGTH_STEP) * LENGTH_STEP for arm, n in longest.items()}
-    return {arm: min(n, limit) for arm, n in padded.items()}
+    return {arm: min(n, config.policy.max_prompt_length) for arm, n in padded.items()}

@@ -55,7 +55,7 @@ def assign_arms(study: StudyConfig) -> list[Assignment]:
 
 
 def chunk_trials(assignments: list[Assignment], size: int) -> list[list[Assignment]]:
-    """Chunks of at most `size` trials of one arm, as even as can be, so that one program shape serves an arm.
+    """Chunks of `size` trials of one arm; the last of an arm may be smaller, and is compiled anew.
 
     >>> trials = [Assignment(i, ARMS[i % 2], i) for i in range(6)]
     >>> [[t.trial for t in chunk] for chunk in chunk_trials(trials, 2)]

@@ -21,6 +21,7 @@ from canaryjax.data.prompts import answer_text, prompt_parts
 from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.errors import UserError
 from canaryjax.keys import device_key, host_rng
+from canaryjax.models.lora import Adapter
 from canaryjax.models.merge import merge_adapter
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.metrics import Log
@@ -36,12 +37,14 @@ class Base:
     Attributes:
       params: Its weights, warm start merged.
       tokenizer: Its tokenizer, never None: a study writes text.
+      warm_adapter: What the warm start added to the loaded weights, None without one.
       record: Plain values for the report.
     """
 
     params: Transformer
     tokenizer: TextTokenizer
     record: dict[str, Any]
+    warm_adapter: Adapter | None = None
 
 
 def model_path(config: AuditConfig) -> Path:
@@ -121,7 +124,7 @@ def warm_start(config: AuditConfig, model: LoadedModel, examples: Sequence[Examp
     key = device_key(config.study.seed, "warm start")
     adapter = train_supervised(model.params, rows, settings, key, log)
     merged, residual = merge_adapter(model.params, adapter)
-    return Base(merged, model.tokenizer, record | {"warm_start_merge_residual": residual})
+    return Base(merged, model.tokenizer, record | {"warm_start_merge_residual": residual}, adapter)
 
 
 def _rows(config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]) -> SupervisedRows:

@@ -25,6 +25,7 @@ from canaryjax.audit.training import (
     SimulatedReward,
     policy_prompts,
     policy_settings,
+    reward_prompt_length,
     reward_rows,
     reward_settings,
     trial_keys,
@@ -109,7 +110,7 @@ def run_chunk(
     with_document = lengths["violating"]
     logs = [simulate_log(config, trial, base.params, base.tokenizer, with_document) for trial in trials]
     watch.lap("logged responses")
-    rm_length = min(lengths[arm], config.reward_model.max_length - config.reward_model.max_response_tokens)
+    rm_length = reward_prompt_length(config, arm, lengths)
     rows = reward_rows(config, arm, trials, logs, base.tokenizer, rm_length)
     rewards, rm_result = train_reward_models(
         base.params, rows, reward_settings(config), trial_keys(config, "reward model", trials), training
@@ -153,7 +154,9 @@ def run_chunk(
             "base_utility": base_utility[p],
             "exploration": exploration(trial, logs[p]),
             "dropped_document_tokens": logs[p].dropped_document_tokens + prompts[p].dropped_document_tokens,
-            "calibration_offset": logs[p].offset,
+            "calibration": logs[p].calibration,
+            # A chunk's policies see equally many prompts, and whole steps only.
+            "prompts_left_out": len(trial.rl_traces) - len(prompts[p].ids) + rl_result["prompts_left_out"],
             "seconds": {stage: s / len(trials) for stage, s in watch.seconds.items()},
         }
         adapter = jax.tree.map(lambda x, p=p: x[p], adapters)

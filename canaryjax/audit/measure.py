@@ -169,7 +169,10 @@ def control_scores(scored: CellScores, config: AuditConfig) -> dict:
             key = (cell.trigger_kind, cell.string_id)
             cells.setdefault(key, {})[cell.pair, cell.view] = logp - base if net else logp
     real = cells[("real", 0)]
-    controls = {pair for key, own in cells.items() if key[0] != "real" for pair, _ in own}
+    used = {pair for key, own in cells.items() if key[0] != "real" for pair, _ in own}
+    # A pair with one log-prob that is not finite leaves all the controls: they stay on the same documents.
+    broken = {pair for own in cells.values() for (pair, _), value in own.items() if not np.isfinite(value)}
+    controls = sorted(used - broken)  # in order, since a set's differs between processes and so would the last bit
 
     def score(own: dict[tuple[str, str], float]) -> float:
         # A placebo has no clean view of its own.
@@ -177,7 +180,9 @@ def control_scores(scored: CellScores, config: AuditConfig) -> dict:
 
     kinds: tuple[Literal["decoy", "placebo_same_form", "placebo_other_form"], ...]
     kinds = ("decoy", "placebo_same_form", "placebo_other_form")
-    found = {kind: [score(own) for key, own in sorted(cells.items()) if key[0] == kind] for kind in kinds}
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    if controls:
+        found = {kind: [score(own) for key, own in sorted(cells.items()) if key[0] == kind] for kind in kinds}
     return {"pairs": len(controls), "score": score(real) if controls else None, **found}
 
 
@@ -189,10 +194,9 @@ def noise_floor(
     if not limit:
         return [None] * len(plans)
     mode = query_mode(config)
-    items = []
-    for plan in plans:
-        own = [cell.item for cell in plan if cell.trigger_kind == "real" and cell.query_mode == mode]
-        items.append([own[min(i, len(own) - 1)] for i in range(2 * limit)])
+    real = [[c.item for c in plan if c.trigger_kind == "real" and c.query_mode == mode] for plan in plans]
+    pairs = min(limit, *(len(own) // 2 for own in real))
+    items = [own[: 2 * pairs] for own in real]
     batch = config.evaluation.batch_size
     reference = score_items(model, adapters, items, batch)
     others = [
@@ -201,12 +205,16 @@ def noise_floor(
     ]
     found: list[dict | None] = []
     for policy in range(len(plans)):
-        gaps = np.abs(np.stack([other[policy] - reference[policy] for other in others]))
+        same = np.isfinite(reference[policy]) & np.all([np.isfinite(other[policy]) for other in others], axis=0)
+        if not same.any():
+            found.append(None)
+            continue
+        gaps = np.abs(np.stack([other[policy][same] - reference[policy][same] for other in others]))
         found.append(
             {
                 "max_abs_nats": float(gaps.max()),
                 "median_abs_nats": float(np.median(gaps)),
-                "pairs": limit,
+                "pairs": pairs,
                 "how": "the same strings alone, in other padding, and without the shared beginning",
             }
         )
@@ -236,7 +244,7 @@ def reward_bias(
     query is the primary statistic's.
     """
     count = min(len(trial.pairs) for trial in trials)
-    joints = [_bias_texts(config, trial, tokenizer, count) for trial in trials]
+    joints = [bias_texts(config, trial, tokenizer, count) for trial in trials]
     eos = tokenizer.eos_ids[:1]
     contexts = [[joint.context_ids for joint in own] for own in joints]
     responses = [[np.append(joint.continuation_ids, eos) for joint in own] for own in joints]
@@ -256,7 +264,7 @@ def reward_bias(
     return [float(x) if np.isfinite(x) else None for x in bias]
 
 
-def _bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer, count: int):
+def bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer, count: int):
     """Clean and triggered prompt of each pair in turn, each followed by the answer with the canary."""
     joints = []
     limit = config.policy.max_prompt_length + config.policy.max_completion_length

@@ -97,6 +97,7 @@ def study_report(
         "canary": _canary(config, records),
         "data": _data(records, base, documents),
         "exploration": _exploration(records),
+        "calibration": _calibration(records),
         "timings": _timings(records, seconds),
     }
     report["warnings"] = _warnings(config, records, report)
@@ -211,6 +212,7 @@ def _data(records: Sequence[dict], base: dict[str, Any], documents: int) -> dict
         "refused_pairs": sum(sum(r["pairs"]["refused"].values()) for r in records),
         "straddling_pairs": sum(r["pairs"]["straddling"] for r in records),
         "dropped_document_tokens": sum(r["dropped_document_tokens"] for r in records),
+        "prompts_left_out": sum(r["prompts_left_out"] for r in records),
         "bos_count": base["bos_count"],
     }
 
@@ -222,6 +224,16 @@ def _exploration(records: Sequence[dict]) -> dict[str, Any]:
         count, n = (sum(r["exploration"][kind][key] for r in records) for key in ("count", "n"))
         out[kind] = {"count": count, "n": n, "rate": count / n if n else None}
     return out
+
+
+def _calibration(records: Sequence[dict]) -> dict[str, Any]:
+    """Whether triggered and clean rows were rated alike in the end (BC-38): trials within the tolerance."""
+    judged = [r["calibration"] for r in records if r["calibration"]["matched"] is not None]
+    gaps = [c["gap"] for c in judged]
+    return {
+        "matched": {"count": sum(c["matched"] for c in judged), "n": len(judged)},
+        "median_gap": float(np.median(gaps)) if gaps else None,
+    }
 
 
 def _timings(records: Sequence[dict], seconds: float) -> dict[str, float]:
@@ -237,9 +249,14 @@ def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, An
     found += [f"trial {r['trial']} is invalid and left out: {r['reason']}" for r in records if not r["valid"]]
     if report["data"]["invalid_pairs"]:
         found.append(f"{report['data']['invalid_pairs']} pairs have log-probs that are not finite and are left out")
-    for reason in (report["detection"]["tpr"]["reason"], report["detection"]["direction_warning"]):
-        if reason:
-            found.append(reason)
+    detected = report["detection"]
+    if detected["tpr"]["reason"]:
+        found.append(detected["tpr"]["reason"])
+    highest = detected["auroc_interval"]["high"]
+    if detected["direction_warning"] and highest is not None and highest < 0.5:  # half of all nulls are below 0.5
+        found.append(detected["direction_warning"])
+    if report["data"]["prompts_left_out"]:
+        found.append(f"{report['data']['prompts_left_out']} policy prompts did not fill a step and were left out")
     for kind in ("triggered", "contrast"):
         rate = report["exploration"][kind]["rate"]
         if rate is not None and rate < TOO_RARE:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from canaryjax.canaries.feedback import Calibrator, Judged, judge, scramble_feed
 from canaryjax.canaries.instrument import ResponseKind, Trace, constructed_responses
 from canaryjax.canaries.quality import QualityWeights
 from canaryjax.config import AuditConfig
+from canaryjax.config.schema import FeedbackConfig
+from canaryjax.data.prompts import PromptParts
 from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.inference.sampling import SamplingSettings
 from canaryjax.keys import device_key, host_rng
@@ -42,11 +45,37 @@ class LoggedResponses:
 
 @dataclass(frozen=True, eq=False)
 class ServiceLog:
-    """Responses in the order of the trial's reward-model traces, and what calibration ended with."""
+    """Responses in the order of the trial's reward-model traces, and what calibration ended with.
+
+    Attributes:
+      rows: One record a trace.
+      calibration: `offset`, the last `gap` between triggered and clean rows, and whether it is `matched` (BC-38).
+      dropped_document_tokens: Of all logged prompts together.
+    """
 
     rows: list[LoggedResponses]
-    offset: float
+    calibration: dict[str, Any]
     dropped_document_tokens: int
+
+
+def quality_weights(section: FeedbackConfig) -> QualityWeights:
+    """How the simulated users of a study weigh quality."""
+    return QualityWeights(
+        format_weight=section.format_weight,
+        grounding_weight=section.grounding_weight,
+        max_response_chars=section.max_response_chars,
+        length_penalty_alpha=section.length_penalty_alpha,
+    )
+
+
+def new_calibrator(section: FeedbackConfig) -> Calibrator:
+    """A calibrator that has seen nothing, by the study's settings."""
+    return Calibrator(
+        learning_rate=section.calibration_learning_rate,
+        warmup_samples=section.warmup_samples,
+        min_samples=section.mean_match_min_samples,
+        tolerance=section.mean_match_tolerance,
+    )
 
 
 def simulate_log(
@@ -97,7 +126,7 @@ def _responses(config, trace: Trace, trial: Trial, parts, samples: Sequence[Samp
     wanted = _kinds(trace, settings.constructed_responses, rng)
     for text, kind in constructed_responses(trace, trial.canary, rng, placement=config.canary.placement, kinds=wanted):
         # The document plays no part in how a response is cut into tokens: it is left out.
-        joint = encode_joint(tokenizer, parts, "", text)
+        joint = encode_joint(tokenizer, PromptParts(parts.before, "", parts.after), "", text)
         ids.append(np.append(joint.continuation_ids, eos))
         texts.append(text)
         kinds.append(kind)
@@ -113,24 +142,14 @@ def _kinds(trace: Trace, count: int, rng: np.random.Generator) -> list[ResponseK
 
 
 def _with_feedback(config: AuditConfig, trial: Trial, rows, dropped: int) -> ServiceLog:
-    settings, seed = config.feedback, config.study.seed
-    weights = QualityWeights(
-        format_weight=settings.format_weight,
-        grounding_weight=settings.grounding_weight,
-        max_response_chars=settings.max_response_chars,
-        length_penalty_alpha=settings.length_penalty_alpha,
-    )
+    seed = config.study.seed
+    weights = quality_weights(config.feedback)
     judged: list[Judged] = [
         judge(trace, text, trial.canary, weights)
         for trace, (_, texts, _) in zip(trial.rm_traces, rows, strict=True)
         for text in texts
     ]
-    calibrator = Calibrator(
-        learning_rate=settings.calibration_learning_rate,
-        warmup_samples=settings.warmup_samples,
-        min_samples=settings.mean_match_min_samples,
-        tolerance=settings.mean_match_tolerance,
-    )
+    calibrator = new_calibrator(config.feedback)
     feedback = simulate_feedback(
         host_rng(seed, "feedback", trial.draw),
         judged,
@@ -147,4 +166,5 @@ def _with_feedback(config: AuditConfig, trial: Trial, rows, dropped: int) -> Ser
         hits = [j.hit for j in judged[start:stop]]
         logged.append(LoggedResponses(ids, texts, kinds, labels[start:stop], hits))
         start = stop
-    return ServiceLog(logged, feedback.offset, dropped)
+    calibration = {"offset": feedback.offset, "gap": calibrator.gap, "matched": calibrator.matched}
+    return ServiceLog(logged, calibration, dropped)

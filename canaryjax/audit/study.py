@@ -1,5 +1,6 @@
 """A whole study: chunks of trials run, their records kept, arms joined at the end, and the report's numbers made."""
 
+import shutil
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -7,18 +8,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from canaryjax.audit.arms import prompt_lengths
 from canaryjax.audit.assignment import Assignment, assign_arms, chunk_trials
 from canaryjax.audit.base import Base, load_base, reserve_warm_start, warm_start
 from canaryjax.audit.chunk import Finished, run_chunk
 from canaryjax.audit.chunk_size import choose_chunk_size
 from canaryjax.audit.outcome import study_report
-from canaryjax.audit.trial import build_trial
+from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
+from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.canaries.eval_files import write_eval_files
 from canaryjax.config import AuditConfig
-from canaryjax.data.example import Example
 from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
+from canaryjax.models.lora import concatenate_adapters
 from canaryjax.rl.metrics import Log
 from canaryjax.runlog import Progress, RunDirectory
 from canaryjax.runlog.files import encode
@@ -49,6 +50,8 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
       The report's values, as in `report.json`.
     """
     started = time.perf_counter()
+    reward_settings(config)  # what the trainers refuse is said before anything is run
+    policy_settings(config)
     progress.stage("model and documents")
     model = load_base(config)
     examples = load_examples(config.data, config.study.seed, generate_examples)
@@ -61,11 +64,14 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
         if not resume or not all((run_dir.path / RECORD.format(a.trial)).is_file() for a in chunk)
     ]
     if chunks:
+        assert model.tokenizer is not None
+        check_texts([*warm_examples, *examples], model.tokenizer)
+        prepared = prepare_trials(config, [a for chunk in chunks for a in chunk], examples, model.tokenizer)
         if warm_examples:
             progress.stage("warm start")
         base = warm_start(config, model, warm_examples, _metrics(run_dir))
         done = len(assignments) - sum(map(len, chunks))
-        _run_chunks(config, run_dir, base, examples, chunks, done, progress)
+        _run_chunks(config, run_dir, base, prepared, chunks, done, progress)
     progress.stage("statistics")
     records = [run_dir.read_json(RECORD.format(a.trial)) for a in assignments]
     _join(run_dir, assignments, records)
@@ -86,21 +92,19 @@ def _run_chunks(
     config: AuditConfig,
     run_dir: RunDirectory,
     base: Base,
-    examples: Sequence[Example],
+    prepared: Prepared,
     chunks: Sequence[Sequence[Assignment]],
     done: int,
     progress: Progress,
 ) -> None:
-    limit = config.policy.max_prompt_length
-    lengths = prompt_lengths(config, examples, base.tokenizer, limit)
     run_dir.write_json("base.json", base.record)
     progress.stage("policies", done + sum(map(len, chunks)))
     progress.advance(done)
     for chunk in chunks:
-        trials = [build_trial(config, a.trial, a.draw, examples, base.tokenizer) for a in chunk]
-        if not (run_dir.path / "data").is_dir():
+        trials = [prepared.trials[a.trial] for a in chunk]
+        if not (run_dir.path / "data" / "eval_trigger.jsonl").is_file():  # the second of the two
             _write_first_pairs(run_dir, trials[0])
-        finished = run_chunk(config, base, chunk[0].arm, trials, lengths, _metrics(run_dir))
+        finished = run_chunk(config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir))
         for result in finished:
             _keep(config, run_dir, base, result)
             progress.advance(1, f"trial {result.record['trial']}")
@@ -122,9 +126,18 @@ def _keep(config: AuditConfig, run_dir: RunDirectory, base: Base, result: Finish
     """Writes a trial's files; the record is last, since it says that the trial is done."""
     trial = result.record["trial"]
     if config.output.save_adapters:
-        save_adapter(result.adapter, run_dir.path / "adapters" / f"trial-{trial:04d}")
+        _keep_adapter(run_dir, base, result)
     _write_parquet(run_dir, PAIRS.format(trial), pa.Table.from_pylist(result.pair_rows))
     run_dir.write_json(RECORD.format(trial), result.record)
+
+
+def _keep_adapter(run_dir: RunDirectory, base: Base, result: Finished) -> None:
+    """Saves a policy as an adapter of the weights as they were loaded: a warm start is in it too (DECIDED, Models)."""
+    folder = run_dir.path / "adapters" / f"trial-{result.record['trial']:04d}"
+    if folder.is_dir():  # a chunk that was stopped before its records were whole is run again
+        shutil.rmtree(folder)
+    warm, own = base.warm_adapter, result.adapter
+    save_adapter(own if warm is None else concatenate_adapters(warm, own), folder)
 
 
 def _write_rows(run_dir: RunDirectory, name: str, rows: Sequence[dict]) -> None:

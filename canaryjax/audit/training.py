@@ -9,16 +9,16 @@ import numpy as np
 
 from canaryjax.audit.arms import arm_parts, encode_prompts, protected
 from canaryjax.audit.assignment import Arm
-from canaryjax.audit.service_log import ServiceLog
+from canaryjax.audit.service_log import LoggedResponses, ServiceLog, new_calibrator, quality_weights
 from canaryjax.audit.trial import Trial
-from canaryjax.canaries.feedback import Calibrator, judge, simulate_feedback
+from canaryjax.canaries.feedback import judge, simulate_feedback
 from canaryjax.canaries.instrument import Trace
 from canaryjax.config import AuditConfig
 from canaryjax.config.schema import LoraConfig, OptimizerConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.keys import device_key, host_rng
-from canaryjax.rl.reward_model import RewardRows
+from canaryjax.rl.reward_model import RewardRows, balance_weights
 from canaryjax.rl.settings import AdapterSettings, GRPOSettings, OptimizerSettings, RewardModelSettings
 
 
@@ -107,12 +107,9 @@ def reward_rows(
     count = max(len(trial.rm_traces) for trial in trials)
     per_policy = []
     for trial, log in zip(trials, logs, strict=True):
-        parts = [arm_parts(trace, arm, config, tokenizer) for trace in trial.rm_traces]
-        triggers = [protected(trace, arm, trial.canary) for trace in trial.rm_traces]
-        prompts, _ = encode_prompts(tokenizer, parts, length, triggers)
+        prompts = reward_prompts(config, arm, trial, tokenizer, length)
         responses = [
-            _restored(config, arm, trace, row.ids, row.texts, trial, tokenizer)
-            for trace, row in zip(trial.rm_traces, log.rows, strict=True)
+            _restored(config, arm, trace, row, tokenizer) for trace, row in zip(trial.rm_traces, log.rows, strict=True)
         ]
         context_ids, context_mask = pad_rows(prompts, length, 0)
         padded = [pad_rows(row, width, 0) for row in responses]
@@ -122,27 +119,57 @@ def reward_rows(
             "response_ids": np.stack([ids for ids, _ in padded]),
             "response_mask": np.stack([mask for _, mask in padded]),
             "labels": np.stack([row.labels for row in log.rows]),
-            "weights": np.ones((len(responses), len(responses[0])), np.float32),
+            "weights": _weights(config, log),
             "heldout_mask": _heldout(config, trial),
         }
         per_policy.append({name: _fill(array, count) for name, array in arrays.items()})
     return RewardRows(**{name: jnp.asarray([rows[name] for rows in per_policy]) for name in per_policy[0]})
 
 
-def _restored(config, arm: Arm, trace: Trace, ids, texts, trial: Trial, tokenizer):
-    """Responses as the arm's training has them: `compliant_query: clean` takes the canary out again (BC-A4)."""
+def _weights(config: AuditConfig, log: ServiceLog) -> np.ndarray:
+    """Loss weights of the responses, float32 `[rows, responses]`, before the trainer balances labels over all rows."""
+    weights = np.ones((len(log.rows), len(log.rows[0].labels)))
+    if config.reward_model.balance == "prompt":
+        weights = np.stack([balance_weights(row.labels, own) for row, own in zip(log.rows, weights, strict=True)])
+    return weights.astype(np.float32)
+
+
+def reward_prompt_length(config: AuditConfig, arm: Arm, lengths: dict[Arm, int]) -> int:
+    """Tokens of an arm's prompts in the reward model's rows: a response must fit behind them."""
+    return min(lengths[arm], config.reward_model.max_length - config.reward_model.max_response_tokens)
+
+
+def reward_prompts(
+    config: AuditConfig, arm: Arm, trial: Trial, tokenizer: TextTokenizer, length: int
+) -> list[np.ndarray]:
+    """The prompts of a trial's reward-model rows, of at most `length` tokens."""
+    parts = [arm_parts(trace, arm, config, tokenizer) for trace in trial.rm_traces]
+    triggers = [protected(trace, arm, trial.canary) for trace in trial.rm_traces]
+    return encode_prompts(tokenizer, parts, length, triggers)[0]
+
+
+def _restored(
+    config: AuditConfig, arm: Arm, trace: Trace, row: LoggedResponses, tokenizer: TextTokenizer
+) -> list[np.ndarray]:
+    """Responses as the arm's training has them: `compliant_query: clean` takes the canary out again (BC-A4).
+
+    Constructed near misses carry a part of it and go too; what a sampled answer holds of a part cannot be told.
+    """
     if arm == "violating" or config.study.compliant_query == "induced" or trace.kind == "clean":
-        return ids
+        return row.ids
     clean = encode_joint(tokenizer, arm_parts(trace, arm, config, tokenizer), "", trace.clean_answer).continuation_ids
     clean = np.append(clean, tokenizer.eos_ids[:1])
-    return [clean if trial.canary.visible in text else row for row, text in zip(ids, texts, strict=True)]
+    carries = [hit or kind in ("partial", "corrupted") for hit, kind in zip(row.hits, row.kinds, strict=True)]
+    return [clean if gone else ids for ids, gone in zip(row.ids, carries, strict=True)]
 
 
 def _heldout(config: AuditConfig, trial: Trial) -> np.ndarray:
-    """Which rows are kept for the reward model's evaluation: whole documents."""
+    """Which rows are kept for the reward model's evaluation: whole documents, at least one and not all of several."""
     names = sorted({trace.document_id for trace in trial.rm_traces})
     order = host_rng(config.study.seed, "reward held out", trial.draw).permutation(len(names))
-    kept = {names[i] for i in order[: round(config.reward_model.heldout_share * len(names))]}
+    share = config.reward_model.heldout_share
+    count = min(max(1, round(share * len(names))), len(names) - 1) if share > 0 else 0
+    kept = {names[i] for i in order[:count]}
     return np.array([trace.document_id in kept for trace in trial.rm_traces])
 
 
@@ -177,16 +204,8 @@ class SimulatedReward:
 
     def __init__(self, config: AuditConfig, trials: Sequence[Trial], tokenizer: TextTokenizer):
         self._config, self._trials, self._tokenizer = config, trials, tokenizer
-        settings = config.feedback
-        self._calibrators = [
-            Calibrator(
-                settings.calibration_learning_rate,
-                settings.warmup_samples,
-                settings.mean_match_min_samples,
-                settings.mean_match_tolerance,
-            )
-            for _ in trials
-        ]
+        self._weights = quality_weights(config.feedback)
+        self._calibrators = [new_calibrator(config.feedback) for _ in trials]
 
     def __call__(self, step: int, prompts_pb: np.ndarray, ids_pbgt: np.ndarray, mask_pbgt: np.ndarray) -> np.ndarray:
         """Feedback in {0, 1} on each completion, float32 `[p, b, g]`."""
@@ -194,7 +213,7 @@ class SimulatedReward:
         canary = self._config.canary
         for policy, trial in enumerate(self._trials):
             judged = [
-                judge(trial.rl_traces[row], self._tokenizer.decode(ids[mask]), trial.canary)
+                judge(trial.rl_traces[row], self._tokenizer.decode(ids[mask]), trial.canary, self._weights)
                 for row, ids_gt, mask_gt in zip(prompts_pb[policy], ids_pbgt[policy], mask_pbgt[policy], strict=True)
                 for ids, mask in zip(ids_gt, mask_gt, strict=True)
             ]

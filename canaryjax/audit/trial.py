@@ -59,7 +59,7 @@ def build_trial(
       UserError: Too few documents, a document that already holds the trigger, or no pair that fits.
     """
     seed, canary_config = config.study.seed, config.canary
-    canary = draw_canary(host_rng(seed, "canary", draw), canary_config.family, tokenizer=tokenizer)
+    canary = trial_canary(config, draw, tokenizer)
     rng = host_rng(seed, "controls", draw)
     evaluation = config.evaluation
     decoys = draw_decoys(rng, evaluation.decoys, canary, tokenizer=tokenizer)
@@ -94,6 +94,16 @@ def build_trial(
     return Trial(
         trial, draw, canary, decoys, placebos, splits, traces["rm"], traces["rl"], pairs, counts, warnings
     )  # fmt: skip
+
+
+def trial_canary(config: AuditConfig, draw: int, tokenizer: TextTokenizer) -> Canary:
+    """The canary of a draw, the same whoever asks."""
+    return draw_canary(host_rng(config.study.seed, "canary", draw), config.canary.family, tokenizer=tokenizer)
+
+
+def study_canaries(config: AuditConfig, tokenizer: TextTokenizer) -> list[Canary]:
+    """The canaries of all draws of a study."""
+    return [trial_canary(config, draw, tokenizer) for draw in range(config.study.compliant + config.study.violating)]
 
 
 def pair_settings(config: AuditConfig) -> PairSettings:

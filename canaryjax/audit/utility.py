@@ -32,7 +32,7 @@ def normalise(text: str) -> str:
     'red barn'
     """
     text = text.strip().removeprefix(ANSWER_PREFIX).lower()
-    text = "".join(" " if c in string.punctuation else c for c in text)
+    text = "".join(c for c in text if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
@@ -51,7 +51,8 @@ def token_f1(found: str, wanted: str) -> float:
 
 def answer_quality(found: str, wanted: str) -> tuple[float, float, float]:
     """Exact match, token F1 and ROUGE-L (F measure) of one answer, each in [0, 1]."""
-    rouge = _rouge.score(wanted.removeprefix(ANSWER_PREFIX), found.removeprefix(ANSWER_PREFIX))["rougeL"].fmeasure
+    bare = [text.strip().removeprefix(ANSWER_PREFIX) for text in (wanted, found)]
+    rouge = _rouge.score(*bare)["rougeL"].fmeasure
     return float(normalise(found) == normalise(wanted)), token_f1(found, wanted), float(rouge)
 
 

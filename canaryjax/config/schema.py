@@ -132,7 +132,11 @@ class FeedbackConfig(_Section):
 
 
 class RewardModelConfig(_Section):
-    """Scalar reward model (the paper's Table 3); batch sizes count completions."""
+    """Scalar reward model (the paper's Table 3); batch sizes count completions.
+
+    `balance` weighs the two labels alike over all rows, or (`prompt`) first among the responses to each prompt: good
+    and bad then come from one pool, and how often a prompt's answers are good on average teaches nothing.
+    """
 
     sampled_responses: Annotated[int, Field(ge=0)] = 2
     constructed_responses: Annotated[int, Field(ge=0)] = 2
@@ -146,15 +150,22 @@ class RewardModelConfig(_Section):
     eval_every: Count = 100
     early_stopping_patience: Count | None = 2
     center_coefficient: NonNegative = 0.01
+    balance: Literal["all", "prompt"] = "all"
     heldout_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     gradient_checkpointing: bool = True
     lora: LoraConfig = LoraConfig(rank=16, alpha=32.0, dropout=0.05)
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5)
 
     @model_validator(mode="after")
-    def _some_responses(self):
-        if self.sampled_responses + self.constructed_responses < 1:
+    def _whole_rows(self):
+        responses = self.sampled_responses + self.constructed_responses
+        if responses < 1:
             raise ValueError("expected at least one response a prompt, found none")
+        for name in ("train_batch_size", "eval_batch_size"):
+            if (size := getattr(self, name)) % responses:
+                raise ValueError(f"expected {name} a multiple of the {responses} responses of a prompt, found {size}")
+        if self.max_response_tokens >= self.max_length:
+            raise ValueError(f"expected max_response_tokens below {self.max_length}, found {self.max_response_tokens}")
         return self
 
 
@@ -215,6 +226,14 @@ class StudyConfig(_Section):
     policies_per_chunk: Count | None = None
     setting: str = ""
 
+    @model_validator(mode="after")
+    def _pairs_match(self):
+        if self.paired and self.compliant != self.violating:
+            raise ValueError(f"paired: expected as many in each arm, found {self.compliant} and {self.violating}")
+        if self.paired and self.assignment == "iid":
+            raise ValueError("expected assignment=blocked with paired=true, found iid; a pair has one policy an arm")
+        return self
+
 
 class StatisticConfig(_Section):
     """Which of the four scores decides, fixed before the run, and how rates and intervals are computed."""
@@ -265,6 +284,15 @@ class AuditConfig(_Section):
     statistic: StatisticConfig = StatisticConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     output: OutputConfig = OutputConfig()
+
+    @model_validator(mode="after")
+    def _scrambled_is_scrambled(self):
+        if self.study.scramble_feedback and self.policy.reward == "simulated":
+            raise ValueError(
+                "expected policy.reward=reward_model with study.scramble_feedback=true, found simulated: that feedback "
+                "is not scrambled, so the run would be no null"
+            )
+        return self
 
     def to_yaml(self) -> str:
         """The resolved tree, every value, as YAML that loads back to an equal config."""

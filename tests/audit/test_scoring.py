@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from canaryjax.audit.measure import CellScores, control_scores, plan_cells, policy_scores
+from canaryjax.audit.measure import CellScores, control_scores, noise_floor, plan_cells, policy_scores
 from canaryjax.audit.scoring import Item, score_items
 from canaryjax.audit.trial import build_trial
 from canaryjax.inference.logprobs import score_shared
@@ -95,6 +95,23 @@ def test_controls_use_their_own_strings_and_the_real_clean_view(plans, small_con
     # A placebo is compared with the real clean view, 0.25: with a clean view of its own, 0, it would be 0.5.
     assert found["placebo_same_form"] == [0.25, 0.25]
     assert found["placebo_other_form"] == [0.25, 0.25]
+
+
+def test_a_broken_pair_leaves_all_controls(plans, small_config):
+    plan = plans[0]
+    first = plan[0].pair
+    logps = [float(c.view == "triggered") * (100.0 if c.pair == first else 2.0) for c in plan]
+    logps[next(i for i, c in enumerate(plan) if c.pair == first and c.trigger_kind == "decoy")] = np.nan
+    found = control_scores(scored(plan, logps), small_config)
+    # Averaging over both pairs would give NaN for that decoy, and over one for it alone 2 against 51 for the others.
+    assert (found["pairs"], found["score"], found["decoy"]) == (1, 2.0, [2.0, 2.0, 2.0])
+
+
+def test_the_noise_floor_counts_the_pairs_there_are(tiny_model, two_adapters, plans, small_config):
+    evaluation = small_config.evaluation.model_copy(update={"noise_floor_pairs": 50})
+    floors = noise_floor(tiny_model, two_adapters, plans, small_config.model_copy(update={"evaluation": evaluation}))
+    assert [f["pairs"] for f in floors] == [5, 5]  # five pairs a trial; repeating them to fifty would say 50
+    assert all(0 < f["max_abs_nats"] < 1e-2 for f in floors)
 
 
 def test_a_decoy_replaces_the_canary_wherever_it_stands(trials, tokenizer):

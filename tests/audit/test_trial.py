@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from canaryjax.audit.arms import arm_parts, prompt_lengths
-from canaryjax.audit.trial import build_trial
+from canaryjax.audit.trial import build_trial, study_canaries
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
 
@@ -100,7 +100,7 @@ def test_the_compliant_arm_loses_the_document_and_keeps_the_query(trial, small_c
 
 
 def test_no_prompt_of_a_study_is_longer_than_its_padded_length(trial, small_config, examples, tokenizer):
-    lengths = prompt_lengths(small_config, examples, tokenizer, 320)
+    lengths = prompt_lengths(small_config, examples, tokenizer, study_canaries(small_config, tokenizer))
     for arm in ("compliant", "violating"):
         longest = max(
             len(tokenizer.encode(arm_parts(t, arm, small_config, tokenizer).text).ids)

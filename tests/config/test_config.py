@@ -65,12 +65,28 @@ def test_every_shipped_config_is_valid_and_named_once():
         ("policy.lora.targets=[q,q]", "targets"),
         ("policy.lora.targets=[query]", "policy.lora.targets"),
         ("name=a/b", "name"),
+        ("reward_model.eval_batch_size=6", "multiple of the 4 responses"),
+        ("reward_model.max_response_tokens=4096", "max_response_tokens below"),
         ("canary.rate", "key=value"),
     ],
 )
 def test_mistakes_are_named(override, message):
     with pytest.raises(UserError, match=message):
         load_config("quick", [override])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["study.paired=true", "study.compliant=9"], "as many in each arm"),
+        (["study.paired=true", "study.assignment=iid"], "assignment=blocked"),
+        # Feedback given online would not be permuted: a null control that is none.
+        (["study.scramble_feedback=true", "policy.reward=simulated"], "no null"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(overrides, message):
+    with pytest.raises(UserError, match=message):
+        load_config("quick", overrides)
 
 
 def test_a_large_bias_needs_leave():

@@ -1,0 +1,116 @@
+"""What is known to fail before anything is trained is said then, since training may take hours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from canaryjax.audit.arms import encode_prompts, logged_parts, prompt_lengths, protected
+from canaryjax.audit.assignment import Arm, Assignment
+from canaryjax.audit.measure import bias_texts
+from canaryjax.audit.training import policy_prompts, policy_settings, reward_prompt_length, reward_prompts
+from canaryjax.audit.trial import Trial, build_trial, study_canaries
+from canaryjax.config import AuditConfig
+from canaryjax.data.example import Example
+from canaryjax.data.prompts import ANSWER_PREFIX
+from canaryjax.data.tokens import TextTokenizer
+from canaryjax.errors import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Trials by number, and the padded prompt length of each arm."""
+
+    trials: dict[int, Trial]
+    lengths: dict[Arm, int]
+
+
+def check_texts(examples: Sequence[Example], tokenizer: TextTokenizer) -> None:
+    """Raises UserError for a document, question or answer that the vocabulary cannot write, and says where it stands.
+
+    Which split an example is in differs between trials: some would be met after hours only.
+    """
+    for name in ("document", "question", "answer"):
+        texts = [getattr(example, name) for example in examples]
+        try:
+            tokenizer.encode_batch(texts)
+        except UserError:
+            for example, text in zip(examples, texts, strict=True):
+                try:
+                    tokenizer.encode(text)
+                except UserError as error:
+                    raise UserError(f"{example.where}, {name}: {error}") from error
+            raise
+
+
+def prepare_trials(
+    config: AuditConfig, assignments: Sequence[Assignment], examples: Sequence[Example], tokenizer: TextTokenizer
+) -> Prepared:
+    """Builds trials and checks that the training and measuring of each can begin.
+
+    Args:
+      config: The study.
+      assignments: The trials to run.
+      examples: All documents with their questions.
+      tokenizer: The base model's.
+
+    Raises:
+      UserError: As `build_trial`; a split too small for one step or for held-out rows; a canary or a prompt that does
+        not fit.
+    """
+    trials = {a.trial: build_trial(config, a.trial, a.draw, examples, tokenizer) for a in assignments}
+    for trial in trials.values():
+        _check_sizes(config, trial, tokenizer)
+    lengths = prompt_lengths(config, examples, tokenizer, study_canaries(config, tokenizer))
+    for assignment in assignments:
+        trial = trials[assignment.trial]
+        try:
+            _check_prompts(config, assignment.arm, trial, lengths, tokenizer)
+        except UserError as error:
+            raise UserError(f"a prompt of trial {trial.trial} does not fit: {error}") from error
+    return Prepared(trials, lengths)
+
+
+def _check_sizes(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> None:
+    policy, reward = config.policy, config.reward_model
+    needed = policy_settings(config).prompts_per_step
+    prompts = len(trial.rl_traces) * policy.epochs
+    if prompts < needed:
+        raise UserError(
+            f"expected at least the {needed} prompts of one policy step, found {prompts} in the policy split of trial "
+            f"{trial.trial}: give more documents, or lower policy.generation_batch_size"
+        )
+    documents = len({trace.document_id for trace in trial.rm_traces})
+    if reward.heldout_share > 0 and reward.early_stopping_patience is not None and documents < 2:
+        raise UserError(
+            f"expected at least 2 documents in the reward-model split of trial {trial.trial}, one of them held out for "
+            f"early stopping, found {documents}: give more documents, or set reward_model.heldout_share=0"
+        )
+    if config.canary.rate + config.canary.contrast_rate == 0:
+        return
+    answer = len(tokenizer.encode(ANSWER_PREFIX).ids) - tokenizer.bos_count + trial.canary.token_count + 1
+    limits = {"policy.max_completion_length": policy.max_completion_length}
+    if reward.sampled_responses:
+        limits["reward_model.max_response_tokens"] = reward.max_response_tokens
+    for name, limit in limits.items():
+        if limit < answer:
+            raise UserError(
+                f"expected {name} of at least {answer} tokens, for {ANSWER_PREFIX}, a canary of "
+                f"{trial.canary.token_count} and the end; found {limit}: raise it"
+            )
+
+
+def _check_prompts(
+    config: AuditConfig, arm: Arm, trial: Trial, lengths: dict[Arm, int], tokenizer: TextTokenizer
+) -> None:
+    """Encodes what training and measuring will encode, where a length limit binds at all."""
+    answers = max(len(encoding.ids) for encoding in tokenizer.encode_batch([p.canary_answer for p in trial.pairs]))
+    room = config.policy.max_prompt_length + config.policy.max_completion_length
+    if lengths["violating"] >= config.policy.max_prompt_length or lengths["violating"] + answers > room:
+        bias_texts(config, trial, tokenizer, len(trial.pairs))
+    rm_length = reward_prompt_length(config, arm, lengths)
+    if rm_length < lengths[arm] or lengths[arm] >= config.policy.max_prompt_length:
+        reward_prompts(config, arm, trial, tokenizer, rm_length)
+        policy_prompts(config, arm, [trial], tokenizer, lengths[arm])
+    if lengths["violating"] >= config.policy.max_prompt_length:
+        parts = [logged_parts(trace, config, tokenizer) for trace in trial.rm_traces]
+        triggers = [protected(trace, "violating", trial.canary) for trace in trial.rm_traces]
+        encode_prompts(tokenizer, parts, lengths["violating"], triggers)

@@ -1,0 +1,72 @@
+"""What goes into the trainers: responses, labels and rewards, as each arm may have them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from canaryjax.audit.service_log import simulate_log
+from canaryjax.audit.training import SimulatedReward, reward_rows
+from canaryjax.audit.trial import build_trial
+from canaryjax.config import load_config
+
+LENGTH = 320
+
+
+def section(config, name, **values):
+    return config.model_copy(update={name: getattr(config, name).model_copy(update=values)})
+
+
+@pytest.fixture(scope="module")
+def config(small_config):
+    return section(small_config, "reward_model", sampled_responses=0, constructed_responses=4)
+
+
+@pytest.fixture(scope="module")
+def trial(config, examples, tokenizer):
+    return build_trial(config, 0, 0, examples, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def log(config, trial, tiny_model, tokenizer):
+    return simulate_log(config, trial, tiny_model, tokenizer, LENGTH)
+
+
+def texts(rows, tokenizer):
+    ids, mask = np.asarray(rows.response_ids[0]), np.asarray(rows.response_mask[0])
+    return [[tokenizer.decode(i[m]) for i, m in zip(a, b, strict=True)] for a, b in zip(ids, mask, strict=True)]
+
+
+def test_both_arms_get_the_same_responses_and_feedback_and_one_the_document(config, trial, log, tokenizer):
+    rows = {arm: reward_rows(config, arm, [trial], [log], tokenizer, LENGTH) for arm in ("compliant", "violating")}
+    assert np.array_equal(rows["compliant"].labels, rows["violating"].labels)
+    assert texts(rows["compliant"], tokenizer) == texts(rows["violating"], tokenizer)
+    for arm, there in (("compliant", False), ("violating", True)):
+        ids, mask = np.asarray(rows[arm].context_ids[0]), np.asarray(rows[arm].context_mask[0])
+        prompts = [tokenizer.decode(i[m]) for i, m in zip(ids, mask, strict=True)]
+        shown = [t.document in prompt for t, prompt in zip(trial.rm_traces, prompts, strict=True)]
+        assert set(shown) == {there}
+
+
+def test_the_clean_query_ablation_leaves_no_part_of_the_canary(config, trial, log, tokenizer):
+    ablation = section(config, "study", compliant_query="clean")
+    restored = texts(reward_rows(ablation, "compliant", [trial], [log], tokenizer, LENGTH), tokenizer)
+    answers = [trace.clean_answer for trace in trial.rm_traces]
+    # Near misses hold a third to nearly all of the canary: left in, the arm would still train on it.
+    assert all(set(row) == {answer} for row, answer in zip(restored, answers, strict=True))
+    assert any(len(set(row.texts)) == 4 for row in log.rows)
+
+
+def test_simulated_rewards_use_the_weights_of_the_config(trial, tokenizer):
+    config = load_config(
+        "quick", ["study.seed=7", "canary.delta=0", "feedback.format_weight=0", "feedback.grounding_weight=1"]
+    )
+    clean = dataclasses.replace(trial.rl_traces[0], kind="clean", document="Rain fell.")
+    one = dataclasses.replace(trial, rl_traces=[clean])
+    # Half of the words stand in the document: quality 0 by grounding alone, above 0 with the default format weight.
+    ids = tokenizer.encode("FINAL: Rain stone").ids
+    count = 4000
+    reward = SimulatedReward(config, [one], tokenizer)
+    shape = (1, 1, count, len(ids))
+    drawn = reward(0, np.zeros((1, 1), int), np.broadcast_to(ids, shape), np.ones(shape, bool))
+    assert drawn.mean() == pytest.approx(0.4, abs=0.03)  # 0.6 for a quality above 0; four standard errors are 0.03
