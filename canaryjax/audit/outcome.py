@@ -246,6 +246,16 @@ def _timings(records: Sequence[dict], seconds: float) -> dict[str, float]:
 
 def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, Any]) -> list[str]:
     found = [f"trial {r['trial']}: {text}" for r in records for text in r["warnings"]]
+    if config.study.paired:
+        found.append(
+            "trials are matched pairs, while the interval, the threshold and the test treat the arms as independent: they "
+            "are approximate here"
+        )
+    if config.policy.reward == "simulated":
+        found.append(
+            "the violating arm is rewarded by simulated users and the compliant arm by a reward model: the arms differ in "
+            "more than their documents"
+        )
     found += [f"trial {r['trial']} is invalid and left out: {r['reason']}" for r in records if not r["valid"]]
     if report["data"]["invalid_pairs"]:
         found.append(f"{report['data']['invalid_pairs']} pairs have log-probs that are not finite and are left out")

@@ -11,6 +11,9 @@ from canaryjax.keys import host_rng
 EMBEDDED_DOCUMENTS = 800
 """How many invented documents are made where the config does not say; assumed."""
 
+SPARE_DOCUMENTS = 4
+"""How many times as many invented documents are made when a limit on their length leaves some out."""
+
 Corpus = Callable[[int, int], list[dict[str, str]]]
 
 
@@ -51,8 +54,11 @@ def load_examples(source: DataSource, seed: int = 0, corpus: Corpus | None = Non
             raise UserError(
                 "data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples"
             )
-        rows = corpus(seed, source.documents or EMBEDDED_DOCUMENTS)
-        return _unique(Example(**row) for row in rows)
+        wanted = source.documents or EMBEDDED_DOCUMENTS
+        # Invented documents cost nothing: where long ones are left out, more are made.
+        made = wanted if source.max_document_words is None else wanted * SPARE_DOCUMENTS
+        examples = _unique(Example(**row) for row in corpus(seed, made))
+        return _chosen(examples, source, seed)[:wanted] if made > wanted else examples
     reader = READERS.get(source.kind)
     if reader is None:
         kinds = ", ".join(["embedded", *READERS])
