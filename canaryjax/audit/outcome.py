@@ -248,13 +248,13 @@ def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, An
     found = [f"trial {r['trial']}: {text}" for r in records for text in r["warnings"]]
     if config.study.paired:
         found.append(
-            "trials are matched pairs, while the interval, the threshold and the test treat the arms as independent: they "
-            "are approximate here"
+            "trials are matched pairs, while the interval, the threshold and the test treat the arms as independent: "
+            "they are approximate here"
         )
     if config.policy.reward == "simulated":
         found.append(
-            "the violating arm is rewarded by simulated users and the compliant arm by a reward model: the arms differ in "
-            "more than their documents"
+            "the violating arm is rewarded by simulated users and the compliant arm by a reward model: the arms differ "
+            "in more than their documents"
         )
     found += [f"trial {r['trial']} is invalid and left out: {r['reason']}" for r in records if not r["valid"]]
     if report["data"]["invalid_pairs"]:
