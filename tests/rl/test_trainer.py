@@ -108,7 +108,8 @@ def test_a_start_from_an_adapter_has_divergence_zero_from_that_adapter_only(tiny
         records = []
         train(tiny, log=records.append, initial_adapter=start, reference_adapter=reference)
         first = [r["kl"] for r in records if r["step"] == 0]
-        assert (max(first) < 1e-12) == zero
+        # Policy and reference run as products of other shapes: log-probs differ by 1e-6, the divergence by its square.
+        assert (max(first) < 1e-10) == zero
 
 
 @pytest.mark.slow
