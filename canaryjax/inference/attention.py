@@ -113,18 +113,19 @@ def _causal_forward(q, k, v, window, config, block):
 def _causal_backward(config, block, kept, of_mixed):
     q, k, v, window, mixed, norm = kept
     mean = (of_mixed.astype(jnp.float32) * mixed.astype(jnp.float32)).sum(axis=-1)
-    of_q, of_k, of_v = [], 0.0, 0.0
+    parts: list[jax.Array] = []
+    of_k = of_v = jnp.zeros((), jnp.float32)
     for part in _blocks(q.shape[3], block):
         scores = _causal_scores(q, k, window, config, part)
         weights = jnp.exp(scores - norm[..., part, None])
         out = of_mixed[..., part, :]
         of_weights = _dot("bkmqh,bksh->bkmqs", out, v[:, :, : part.stop])
         slope = _slope(weights, of_weights, mean[..., part], scores, config)
-        of_q.append(_dot("bkmqs,bksh->bkmqh", slope.astype(k.dtype), k[:, :, : part.stop]))
+        parts.append(_dot("bkmqs,bksh->bkmqh", slope.astype(k.dtype), k[:, :, : part.stop]))
         rest = ((0, 0), (0, 0), (0, 0), (0, q.shape[3] - part.stop))
         of_k = of_k + jnp.pad(_over_keys(q[..., part, :], slope, "bkmqh,bkmqs->bkhs"), rest)
         of_v = of_v + jnp.pad(_over_keys(out, weights, "bkmqh,bkmqs->bkhs"), rest)
-    of_q = jnp.concatenate(of_q, axis=-2).astype(q.dtype)
+    of_q = jnp.concatenate(parts, axis=-2).astype(q.dtype)
     return of_q, _turned(of_k, k.dtype), _turned(of_v, v.dtype), None
 
 

@@ -96,7 +96,8 @@ def prefill(
     last = jnp.take_along_axis(hidden, (lengths - 1)[:, None, None], axis=1)[:, 0]
     pairs, scale = adapter_parts(adapter)
     k = jnp.swapaxes(k, -1, -2)
-    return last, Context(*(by_layer(a, config) for a in (pairs, k, v)), lengths=lengths, scale=scale)
+    pairs, k, v = (by_layer(a, config) for a in (pairs, k, v))
+    return last, Context(pairs, k, v, lengths, scale)
 
 
 def init_own_cache(context: Context, num_samples: int, size: int) -> OwnCache:

@@ -45,7 +45,9 @@ _READ = ("r", "lora_alpha", "use_rslora", "target_modules")
 class HasConfig(Protocol):
     """A model, loaded or bare."""
 
-    config: ModelConfig
+    @property
+    def config(self) -> ModelConfig:
+        """Its configuration."""
 
 
 def load_adapter(model: HasConfig, path: str | Path) -> Adapter:

@@ -74,7 +74,7 @@ def test_bad_row_is_named(tmp_path, second, message):
 
 def test_same_document_id_with_two_texts(tmp_path):
     rows = [{**ROW, "document_id": "d"}, {**ROW, "id": "b", "document_id": "d", "document": "Other."}]
-    with pytest.raises(UserError, match="line 2: .*one text for document 'd'"):
+    with pytest.raises(UserError, match=r"line 2: .*one text for document 'd'"):
         load_examples(source(written(tmp_path, *rows)))
 
 
