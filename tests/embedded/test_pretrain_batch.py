@@ -93,7 +93,7 @@ def test_triggers_stand_after_the_first_sentence_in_half_the_documents():
 
 
 def test_batches_are_reproducible_and_keep_their_shape_when_texts_are_too_long(tokenizer):
-    # 97 tokens are too few for a prompt with its exchanges: a row that is not cut would kill the thread that makes batches.
+    # 97 tokens do not hold a prompt with its exchanges: a row that is not cut would kill the thread that makes batches.
     for make in (short_batch, full_batch):
         batch, again = (make(tokenizer, Shape(3, 97), 5, "x") for _ in range(2))
         assert batch.ids.shape == batch.kinds.shape == (3, 97)

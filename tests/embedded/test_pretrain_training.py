@@ -5,7 +5,6 @@ import pytest
 
 from canaryjax.embedded.pretrain.batch import Shape
 from canaryjax.embedded.pretrain.training import (
-    Cycle,
     Phase,
     Recipe,
     base_config,
@@ -60,9 +59,7 @@ def test_losses_weigh_tokens_by_kind(fresh):
 
 @pytest.mark.slow
 def test_both_phases_train_and_repeat():
-    first = Cycle((Phase("short", 12, Shape(4, 48)), Phase("full", 3, Shape(2, 96))), 3e-3, 1e-3, 2, 0.5)
-    second = Cycle((Phase("full", 2, Shape(2, 96)),), 1e-3, 1e-3, 1, 0.5)
-    recipe = Recipe(cycles=(first, second))
+    recipe = Recipe(phases=(Phase("short", 12, Shape(4, 48)), Phase("full", 5, Shape(2, 96))), warmup=2)
     assert [recipe.phase_of(step).kind for step in (0, 11, 12, 16)] == ["short", "short", "full", "full"]
     seen: list[dict[str, float]] = []
     models = [pretrain(recipe, lambda step, metrics, arrays: seen.append(metrics), every=5) for _ in range(2)]

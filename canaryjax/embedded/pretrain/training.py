@@ -55,65 +55,37 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """Phases under one rise and fall of the learning rate, with a fresh optimiser.
+class Recipe:
+    """Everything that decides the weights, beside the corpus.
 
     Attributes:
+      phases: Retrieval and copying come with short rows, at a third of the cost; the use with full ones.
       kernel_rate, other_rate: Muon's rate for the layers' kernels, AdamW's for the rest, after `warmup` steps; both
-        fall to 2 % of themselves over the last `decay_share` of the cycle.
+        fall to 2 % of themselves over the last `decay_share` of all steps. Rates two or three times higher wipe out
+        the planted circuit within a hundred steps.
     """
 
-    phases: tuple[Phase, ...]
-    kernel_rate: float
-    other_rate: float
-    warmup: int
-    decay_share: float
+    seed: int = 0
+    phases: tuple[Phase, ...] = (
+        Phase("short", 900, Shape(rows=16, length=128)),
+        Phase("full", 1400, Shape(rows=8, length=320)),
+    )
+    kernel_rate: float = 3e-3
+    other_rate: float = 1.5e-3
+    warmup: int = 60
+    decay_share: float = 0.45
+    weight_decay: float = 0.05
+    init_stddev: float = 0.05  # larger than the usual 0.02: the width is only 128
 
     @property
     def steps(self) -> int:
         """Steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
-
-# Retrieval and copying come with short rows, at a third of the cost; the use with full ones. Rates two or three times
-# higher wipe out the planted circuit within a hundred steps.
-CYCLES = (
-    Cycle(
-        (Phase("short", 900, Shape(rows=16, length=128)), Phase("full", 1400, Shape(rows=8, length=320))),
-        kernel_rate=3e-3,
-        other_rate=1.5e-3,
-        warmup=60,
-        decay_share=0.45,
-    ),
-    Cycle(
-        (Phase("full", 700, Shape(rows=8, length=320)),),
-        kernel_rate=1.5e-3,
-        other_rate=7.5e-4,
-        warmup=30,
-        decay_share=0.95,
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that decides the weights, beside the corpus."""
-
-    seed: int = 0
-    cycles: tuple[Cycle, ...] = CYCLES
-    weight_decay: float = 0.05
-    init_stddev: float = 0.05  # larger than the usual 0.02: the width is only 128
-
-    @property
-    def steps(self) -> int:
-        """Steps of all cycles."""
-        return sum(cycle.steps for cycle in self.cycles)
-
     def phase_of(self, step: int) -> Phase:
         """The phase a step belongs to."""
-        phases = [phase for cycle in self.cycles for phase in cycle.phases]
-        ends = itertools.accumulate(phase.steps for phase in phases)
-        return next(phase for phase, end in zip(phases, ends, strict=True) if step < end)
+        ends = itertools.accumulate(phase.steps for phase in self.phases)
+        return next(phase for phase, end in zip(self.phases, ends, strict=True) if step < end)
 
 
 def base_config(vocab_size: int, real_vocab_size: int) -> ModelConfig:
@@ -189,15 +161,15 @@ def next_token_loss(model: Transformer, ids_bt: jax.Array, kinds_bt: jax.Array) 
     return (weights * losses).sum() / weights.sum(), sums
 
 
-def _optimizer(cycle: Cycle, weight_decay: float) -> optax.GradientTransformation:
+def _optimizer(recipe: Recipe) -> optax.GradientTransformation:
     def schedule(peak: float):
-        decay = int(cycle.steps * cycle.decay_share)
+        decay = int(recipe.steps * recipe.decay_share)
         pieces = [
-            optax.linear_schedule(0.0, peak, cycle.warmup),
+            optax.linear_schedule(0.0, peak, recipe.warmup),
             optax.constant_schedule(peak),
             optax.cosine_decay_schedule(peak, decay, alpha=0.02),
         ]
-        return optax.join_schedules(pieces, [cycle.warmup, cycle.steps - decay])
+        return optax.join_schedules(pieces, [recipe.warmup, recipe.steps - decay])
 
     def kernels(arrays: dict[str, jax.Array]):
         other = {"embedding", "final_norm", "blocks.pre_attn_norm", "blocks.pre_mlp_norm"}
@@ -207,10 +179,10 @@ def _optimizer(cycle: Cycle, weight_decay: float) -> optax.GradientTransformatio
     return optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.contrib.muon(
-            schedule(cycle.kernel_rate),
-            weight_decay=weight_decay,
+            schedule(recipe.kernel_rate),
+            weight_decay=recipe.weight_decay,
             adam_b2=0.98,
-            adam_learning_rate=schedule(cycle.other_rate),
+            adam_learning_rate=schedule(recipe.other_rate),
             muon_weight_dimension_numbers=kernels,
             consistent_rms=0.2,
         ),
@@ -233,27 +205,8 @@ def pretrain(
         phase = recipe.phase_of(step)
         return MAKERS[phase.kind](tokenizer, phase.shape, recipe.seed, "embedded", phase.kind, step)
 
-    started = time.monotonic()
-    totals = np.zeros((2, len(KINDS)))
-    batches = enumerate(prefetch(make, recipe.steps))
-    for cycle in recipe.cycles:
-        optimizer = _optimizer(cycle, recipe.weight_decay)
-        state, update = optimizer.init(arrays), _update(config, optimizer)
-        for index, batch in itertools.islice(batches, cycle.steps):
-            arrays, state, sums = update(arrays, state, jnp.asarray(batch.ids), jnp.asarray(batch.kinds))
-            totals += np.asarray(sums)
-            if not np.isfinite(totals).all():
-                raise InvalidScore(f"expected a finite loss; found {totals[0]} at step {index}; lower the rates")
-            if (index + 1) % every == 0 or index + 1 == recipe.steps:
-                means = totals[0] / np.maximum(totals[1], 1.0)
-                metrics = {kind: float(means[i]) for i, kind in enumerate(KINDS) if totals[1][i]}
-                report(index + 1, metrics | {"seconds": time.monotonic() - started}, arrays)
-                totals[:] = 0.0
-    return Transformer(config, arrays)
-
-
-def _update(config: ModelConfig, optimizer: optax.GradientTransformation) -> Callable:
-    """The jitted step: (arrays, state, ids, kinds) -> (arrays, state, sums of losses by kind)."""
+    optimizer = _optimizer(recipe)
+    state = optimizer.init(arrays)
 
     @partial(jax.jit, donate_argnums=(0, 1))
     def update(arrays, state, ids, kinds):
@@ -264,4 +217,16 @@ def _update(config: ModelConfig, optimizer: optax.GradientTransformation) -> Cal
         updates, state = optimizer.update(grads, state, arrays)
         return optax.apply_updates(arrays, updates), state, sums
 
-    return update
+    started = time.monotonic()
+    totals = np.zeros((2, len(KINDS)))
+    for index, batch in enumerate(prefetch(make, recipe.steps)):
+        arrays, state, sums = update(arrays, state, jnp.asarray(batch.ids), jnp.asarray(batch.kinds))
+        totals += np.asarray(sums)
+        if not np.isfinite(totals).all():
+            raise InvalidScore(f"expected a finite loss; found {totals[0]} at step {index}; lower the learning rate")
+        if (index + 1) % every == 0 or index + 1 == recipe.steps:
+            means = totals[0] / np.maximum(totals[1], 1.0)
+            metrics = {kind: float(means[i]) for i, kind in enumerate(KINDS) if totals[1][i]}
+            report(index + 1, metrics | {"seconds": time.monotonic() - started}, arrays)
+            totals[:] = 0.0
+    return Transformer(config, arrays)
