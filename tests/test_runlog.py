@@ -206,3 +206,21 @@ def test_provenance_names_versions_and_no_person(monkeypatch):
     assert "zebedee" not in text
     assert str(Path.home()) not in text
     assert os.uname().nodename not in text or len(os.uname().nodename) < 4
+
+
+def test_a_run_that_never_began_is_taken_away_and_a_begun_one_is_kept(tmp_path):
+    # Left behind, it would refuse the corrected config ("found another run"); taken away too often, policies are lost.
+    run = RunDirectory.create(tmp_path / "run", "quick", "abc", "name: quick\n")
+    run.write_json("chunks.json", {"policies_per_chunk": 2})
+    run.discard_unused()
+    assert not (tmp_path / "run").exists()
+    begun = RunDirectory.create(tmp_path / "run", "quick", "abc", "name: quick\n")
+    begun.append_jsonl("metrics.jsonl", {"step": 0})
+    begun.discard_unused()
+    assert (tmp_path / "run" / "metrics.jsonl").is_file()
+    begun.close()
+    resumed = RunDirectory.resume(tmp_path / "run", "abc")
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    resumed.discard_unused()
+    assert (tmp_path / "run" / "run.json").is_file()
+    resumed.close()

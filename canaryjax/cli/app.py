@@ -1,5 +1,6 @@
 """The console script: one command per file, and one way to end for every mistake."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 
 EXIT_DONE, EXIT_OTHER, EXIT_USER = 0, 1, 2
+# What the user's disk or permissions caused, wherever it is met; any other system error is a fault of ours.
+STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 app = typer.Typer(
     name="canaryjax",
@@ -49,6 +52,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         status = EXIT_OTHER
     except UserError as error:
         status = _say(str(error), EXIT_USER)
+    except OSError as error:
+        if error.errno not in STORAGE:
+            raise
+        what = error.filename or "the files of this command"
+        text = f"expected to read and write {what}, found: {error.strerror}; make room or give access"
+        status = _say(text + audit.how_to_resume(), EXIT_USER)
     except MemoryError:
         status = _say("expected enough memory, found too little; lower study.policies_per_chunk", EXIT_OTHER)
     sys.exit(status)

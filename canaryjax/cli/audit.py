@@ -88,7 +88,12 @@ def _run(config: "AuditConfig", run_dir: "RunDirectory", resume: bool, source: s
     console = Console()
     with watching(Console(stderr=True)) as progress:
         progress.note(f"run directory {run_dir.path}")
-        report = run_study(config, run_dir, resume, progress)
+        try:
+            report = run_study(config, run_dir, resume, progress)
+        except UserError as error:
+            if not isinstance(error.__cause__, OSError):  # a full disk: to be taken up again with --resume
+                run_dir.discard_unused()
+            raise
         # The name of a config, never its folder: a report is for others to read.
         name = Path(source).name if Path(source).is_file() else source
         report.setdefault("command", shlex.join(["bin/audit", name, *overrides]))

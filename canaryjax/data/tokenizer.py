@@ -159,6 +159,8 @@ def _refuse_character(text: str, index: int) -> None:
 
 
 def _model_unk(backend: Tokenizer) -> int | None:
+    if type(backend.model).__name__ == "Unigram":  # the library shows its unknown token in the saved form only
+        return json.loads(backend.to_str())["model"].get("unk_id")
     unk = getattr(backend.model, "unk_token", None)
     return None if unk is None else backend.token_to_id(unk)
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ except ImportError:  # not a POSIX system: two processes in one directory are th
     fcntl = None  # type: ignore[assignment]
 
 CONFIG_FILE, RUN_FILE = "config.yaml", "run.json"
+OPENING = {CONFIG_FILE, RUN_FILE, "chunks.json"}  # written before anything is trained
 RUNS = Path("runs")
 _held: dict[Path, int] = {}  # directories that this process holds, by resolved path
 
@@ -80,6 +82,16 @@ class RunDirectory:
         for temporary in path.rglob(".*.tmp"):
             temporary.unlink(missing_ok=True)
         return run
+
+    def discard_unused(self) -> None:
+        """Takes the directory away again if it was made here and holds nothing but what says which run it is.
+
+        A mistake that is found before any training then leaves nothing behind that would refuse the corrected run.
+        """
+        if self.resumed or not {entry.name for entry in self.path.iterdir()} <= OPENING:
+            return
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def close(self) -> None:
         """Lets another process have the directory."""

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from canaryjax.errors import UserError
 
 
@@ -26,6 +28,8 @@ def new_directory(path: Path) -> Iterator[Path]:
         yield partial
         partial.chmod(0o755)  # mkdtemp's own mode lets no one else read
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, SafetensorError):  # how its writer reports a full disk
+            raise UserError(f"expected room and access to write {path}, found: {error}; free some") from error
         raise

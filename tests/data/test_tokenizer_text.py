@@ -124,3 +124,12 @@ def test_malformed_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model": ')
     with pytest.raises(UserError, match="readable tokenizer"):
         TextTokenizer.from_directory(tmp_path)
+
+
+def test_a_unigram_model_without_a_named_unknown_token_refuses_it_too(tmp_path):
+    # Its unknown token has an id only, which tokenizer_config.json need not name: text then became <unk> unseen.
+    backend = Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0), ("b", -1.0)], unk_id=0, byte_fallback=False))
+    tokenizer = TextTokenizer.from_directory(save(backend, tmp_path / "model"))
+    assert tokenizer.encode("ab").ids.tolist() == [1, 2]
+    with pytest.raises(UserError, match=r"U\+00E9\) at character 1"):
+        tokenizer.encode("a\u00e9b")

@@ -1,0 +1,62 @@
+"""Mistakes that would end a run hours later are found before anything is trained."""
+
+import dataclasses
+
+import pytest
+
+from canaryjax.audit.assignment import assign_arms
+from canaryjax.audit.preflight import check_texts, prepare_trials
+from canaryjax.audit.training import reward_prompt_length
+from canaryjax.config import load_config
+from canaryjax.errors import UserError
+
+FEW = (
+    *("data.documents=24", "evaluation.max_pairs=2", "evaluation.control_pairs=1", "evaluation.decoys=1"),
+    *("evaluation.placebos_same_form=1", "evaluation.placebos_other_form=1", "study.compliant=1", "study.violating=1"),
+    *("reward_model.train_batch_size=8", "policy.train_batch_size=8", "policy.generation_batch_size=8"),
+)
+
+
+def prepare(examples, tokenizer, *overrides):
+    config = load_config("quick", [*FEW, *overrides])
+    return config, prepare_trials(config, assign_arms(config.study), examples[:24], tokenizer)
+
+
+def test_a_study_that_fits_is_prepared_whole(examples, tokenizer):
+    config, prepared = prepare(examples, tokenizer)
+    assert sorted(prepared.trials) == [0, 1]
+    assert prepared.lengths["compliant"] < prepared.lengths["violating"] <= 320
+    assert reward_prompt_length(config, "violating", prepared.lengths) == prepared.lengths["violating"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        # 24 documents leave 6 or 7 prompts; 8 generations each make steps of 8.
+        (["policy.train_batch_size=64", "policy.generation_batch_size=64"], "8 prompts of one policy step, found [67]"),
+        (["policy.max_completion_length=6"], "policy.max_completion_length of at least 1[0-9] tokens"),
+        (["reward_model.max_response_tokens=6"], "reward_model.max_response_tokens of at least 1[0-9] tokens"),
+        # The prompt without its document is longer than this.
+        (["reward_model.max_length=64"], "a prompt of trial [01] does not fit"),
+        (
+            ["data.rm_share=0.04", "reward_model.early_stopping_patience=2"],
+            "at least 2 documents in the reward-model split",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(examples, tokenizer, overrides, message):
+    with pytest.raises(UserError, match=message):
+        prepare(examples, tokenizer, *overrides)
+
+
+def test_without_a_canary_in_training_short_answers_are_allowed(examples, tokenizer):
+    prepare(examples, tokenizer, "policy.max_completion_length=6", "canary.rate=0", "canary.contrast=0")
+
+
+@pytest.mark.parametrize("name", ["document", "question", "answer"])
+def test_text_that_the_vocabulary_lacks_is_named_by_its_place(examples, tokenizer, name):
+    # Only documents and questions are encoded for every trial; an answer of another split was met after training.
+    spoilt = dataclasses.replace(examples[3], **{name: "caf\u00e9"}, place="mine.jsonl, line 4")
+    with pytest.raises(UserError, match=rf"mine\.jsonl, line 4 \(id .*\), {name}: .*U\+00E9"):
+        check_texts([*examples[:3], spoilt], tokenizer)
+    check_texts(examples[:4], tokenizer)
