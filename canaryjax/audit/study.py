@@ -107,7 +107,8 @@ def _run_chunks(
         finished = run_chunk(config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir))
         for result in finished:
             _keep(config, run_dir, base, result)
-            progress.advance(1, f"trial {result.record['trial']}")
+        # Once a chunk: its policies end together, and one by one they would spoil the estimate of the time left.
+        progress.advance(len(finished), ", ".join(f"trial {a.trial}" for a in chunk))
 
 
 def _metrics(run_dir: RunDirectory) -> Log:
