@@ -201,7 +201,8 @@ def test_resumed_equals_uninterrupted_bit_for_bit(tiny):
     kept = jax.tree.map(np.array, saved[0])
     resumed, _ = train(tiny, settings, models, resume=saved[0])
     assert tiny.largest_difference(whole, resumed) == 0
-    assert tiny.largest_difference(kept, saved[0]) == 0  # the caller's copy is not the donated one
+    same = map(np.array_equal, jax.tree.leaves(kept), jax.tree.leaves(saved[0]))
+    assert all(same)  # the caller's copy is not the donated one
 
 
 @pytest.mark.slow
