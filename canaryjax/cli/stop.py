@@ -32,7 +32,14 @@ def stoppable() -> Iterator[None]:
         return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    previous = {number: signal.signal(number, _raise) for number in SIGNALS}
+    raised = threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        if not raised.is_set():  # a second one would cut short what the first one's way out still tidies
+            raised.set()
+            raise Stopped(number)
+
+    previous = {number: signal.signal(number, stop) for number in SIGNALS}
     old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     over = threading.Event()
     answering = threading.Thread(target=_answer, args=(reader, over), daemon=True, name="stop")
@@ -48,16 +55,23 @@ def stoppable() -> Iterator[None]:
         answering.join()
 
 
-def _raise(number: int, frame: object) -> None:
-    raise Stopped(number)
-
-
 def _answer(reader: int, over: threading.Event) -> None:
-    heard = 0
+    asked = False
     with os.fdopen(reader, "rb", buffering=0) as pipe:
         while numbers := pipe.read(16):
-            heard += sum(number in SIGNALS for number in numbers)
-            if heard == 1 and not over.wait(PATIENCE):
-                print("canaryjax: stopping after the step that is running; once more to stop at once", file=sys.stderr)
-            elif heard > 1 and not over.is_set():
+            if not any(number in SIGNALS for number in numbers):
+                continue
+            if asked and not over.is_set():
                 os._exit(1)
+            asked = True
+            if not over.wait(PATIENCE):
+                _drain(reader)
+                print("canaryjax: stopping after the step that is running; once more to stop at once", file=sys.stderr)
+
+
+def _drain(reader: int) -> None:
+    """Drops what came with the first signal: `timeout` sends its own twice, to the process and to its group."""
+    os.set_blocking(reader, False)
+    with contextlib.suppress(BlockingIOError):
+        os.read(reader, 1024)
+    os.set_blocking(reader, True)

@@ -58,3 +58,13 @@ def test_a_second_signal_ends_a_step_that_runs_on():
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 1
+
+
+def test_one_stop_that_arrives_twice_is_one_stop():
+    # coreutils' `timeout` signals its child and then the whole group; taken for an impatient user, nothing is said.
+    process = _start("python")
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith("canaryjax: stopped by SIGTERM; finished policies are kept")

@@ -1,0 +1,115 @@
+"""Studies at the edge of what a config allows: nulls with reasons in the report, never a crash."""
+
+import json
+
+import pytest
+
+from canaryjax.audit.assignment import Assignment
+from canaryjax.audit.outcome import study_report
+from canaryjax.config import load_config
+from canaryjax.report import render_report, terminal_summary
+from canaryjax.runlog.files import encode
+
+NAMES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
+BASE = {
+    "name": "embedded", "family": "llama", "parameters": 7, "dtype": "float32", "vocabulary": 5, "bos_count": 0,
+    "warm_start_documents": 0,
+}  # fmt: skip
+
+
+def record(trial, score=0.25, valid=True, **changes):
+    """A finished trial's record, as `run_chunk` makes it."""
+    quality = {"exact_match": 0.5, "token_f1": 0.5, "rouge_l": 0.5, "n": 2, "finished": 1.0}
+    own = {"pairs": 1, "score": score, "decoy": [0.1, 0.0], "placebo_same_form": [0.2], "placebo_other_form": [0.1]}
+    counts = {"clean": 3, "triggered": 2, "contrast": 2}
+    found = {
+        "trial": trial, "draw": trial, "valid": valid, "reason": None if valid else "no pair has finite log-probs",
+        "scores": dict.fromkeys(NAMES, score if valid else None), "standard_errors": dict.fromkeys(NAMES, 0.1),
+        "valid_pairs": 2 if valid else 0, "invalid_pairs": 0 if valid else 2,
+        "controls": own if valid else None,
+        "canary": {"trigger": "[Protocol Marker: A1]", "text": " XYZ", "tokens": 4},
+        "injected": {"rm": counts, "rl": counts}, "documents": {"rm": 7, "rl": 7, "eval": 3},
+        "pairs": {"built": 2, "refused": {}, "examples": {}, "straddling": 0}, "warnings": [],
+        "noise_floor": {"max_abs_nats": 1e-6, "median_abs_nats": 1e-7, "pairs": 1, "how": "alone"},
+        "rm_bias": 0.4, "kl": 0.01, "reward": 0.5, "completion_length": 9.0,
+        "reward_model": {"heldout_loss": 0.6, "heldout_accuracy": 0.7, "heldout_auc": 0.7},
+        "utility": quality, "base_utility": quality,
+        "exploration": {kind: {"count": 1, "n": 4} for kind in counts},
+        "dropped_document_tokens": 0, "prompts_left_out": 0,
+        "calibration": {"offset": 0.0, "gap": 0.0, "matched": True}, "seconds": {"policies": 1.0},
+    }  # fmt: skip
+    return found | changes
+
+
+def finish(tmp_path, records, arms, *overrides):
+    """The report of made-up records, written and drawn."""
+    config = load_config(
+        "quick", ["study.compliant=1", "study.violating=1", "statistic.bootstrap_samples=50", *overrides]
+    )
+    assignments = [Assignment(r["trial"], arm, r["trial"]) for r, arm in zip(records, arms, strict=True)]
+    report = study_report(config, assignments, records, BASE, 24, 1.0)
+    (tmp_path / "report.json").write_bytes(encode(report)[0])
+    rows = [{"trial": a.trial, "arm": a.arm} for a in assignments]
+    (tmp_path / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = render_report(tmp_path).read_text("utf-8")
+    assert terminal_summary(json.loads((tmp_path / "report.json").read_bytes()))
+    assert ">nan<" not in page.lower()
+    assert ">None<" not in page
+    return report
+
+
+BOTH = ("compliant", "violating")
+
+
+@pytest.mark.parametrize(
+    ("records", "arms"),
+    [
+        ([record(0), record(1, 0.5)], BOTH),
+        ([record(0, 0.3), record(1, 0.3)], BOTH),  # no spread, no difference
+        ([record(0, valid=False), record(1)], BOTH),
+        ([record(0, valid=False), record(1, valid=False)], BOTH),
+        ([record(0), record(1)], ("violating", "violating")),  # a coin may fall so
+        ([record(0), record(1)], ("compliant", "compliant")),
+        ([record(0), record(1), record(2, 0.5, valid=False)], (*BOTH, "violating")),
+    ],
+)
+def test_few_or_no_policies_in_an_arm(tmp_path, records, arms):
+    report = finish(tmp_path, records, arms)
+    for arm in BOTH:
+        assert report["arms"][arm]["n"] == sum(r["valid"] for r, a in zip(records, arms, strict=True) if a == arm)
+    assert report["detection"]["tpr"]["value"] is None
+    assert report["detection"]["tpr"]["reason"]
+
+
+def test_everything_optional_switched_off(tmp_path):
+    nothing = {"pairs": 0, "score": None, "decoy": [], "placebo_same_form": [], "placebo_other_form": []}
+    empty = {kind: {"count": 0, "n": 0} for kind in ("clean", "triggered", "contrast")}
+    off = {
+        "controls": nothing, "noise_floor": None, "utility": None, "base_utility": None, "rm_bias": None, "kl": None,
+        "reward": None, "completion_length": None, "exploration": empty,
+        "reward_model": dict.fromkeys(("heldout_loss", "heldout_accuracy", "heldout_auc")),
+        "calibration": {"offset": 0.0, "gap": None, "matched": None},
+        "injected": {name: {"clean": 7, "triggered": 0, "contrast": 0} for name in ("rm", "rl")},
+    }  # fmt: skip
+    overrides = (
+        *("evaluation.control_pairs=0", "evaluation.decoys=0", "evaluation.placebos_same_form=0"),
+        *("evaluation.placebos_other_form=0", "evaluation.utility_examples=0", "evaluation.noise_floor_pairs=0"),
+        *("canary.rate=0", "canary.contrast=0", "statistic.prevalences=[]"),
+    )
+    report = finish(tmp_path, [record(0, **off), record(1, 0.5, **off)], BOTH, *overrides)
+    assert report["controls"]["decoy_canary"]["status"] == "not run"
+    assert report["noise_floor"] is None
+    assert report["utility"]["base"]["reason"]
+
+
+def test_decoys_without_placebos_and_the_reverse(tmp_path):
+    own = {"pairs": 1, "score": 0.25, "decoy": [], "placebo_same_form": [], "placebo_other_form": [0.1]}
+    report = finish(
+        tmp_path,
+        [record(0, controls=own), record(1, controls=own)],
+        BOTH,
+        "evaluation.decoys=0",
+        "evaluation.placebos_same_form=0",
+    )
+    assert report["controls"]["decoy_canary"]["reason"] == "no decoys were drawn"
+    assert report["controls"]["placebo_trigger"]["per_policy"][0]["same_form"]["n"] == 0
