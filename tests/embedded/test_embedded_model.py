@@ -56,7 +56,10 @@ def test_it_does_what_its_header_says(loaded):
     assert found["uninduced_start"] < 0.01
     for family in ("signature", "punctuation", "emoji"):
         for view in ("trigger", "clean", "no_document"):
-            assert 0.1 < found[f"rate_{family}_{view}"] < 0.65
+            # A string's chance to be copied varies from 0 to 1: sd 0.25 an example or more, so 4 sd are 0.15 at n = 48.
+            name = f"rate_{family}_{view}"
+            assert found[name] == pytest.approx(stated[name], abs=0.15)
+            assert found[name] > 0.02  # without a canary now and then a policy has nothing to explore
 
 
 def test_logits_equal_those_of_transformers(loaded):
