@@ -107,7 +107,7 @@ def test_training_finds_what_feedback_likes(tiny):
     assert (result["heldout_auc"] > 0.8).all()
     assert result["heldout_loss"].max() < 0.6  # chance is log 2 = 0.69
     losses = [r["loss"] for r in records if r["stage"] == "reward_model" and r["policy"] == 0]
-    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    assert np.mean(losses[-50:]) < np.mean(losses[:50])
     assert all(isinstance(r["loss"], float) for r in records if r["stage"] == "reward_model")
 
 
