@@ -224,3 +224,13 @@ def test_a_run_that_never_began_is_taken_away_and_a_begun_one_is_kept(tmp_path):
     resumed.discard_unused()
     assert (tmp_path / "run" / "run.json").is_file()
     resumed.close()
+
+
+def test_a_run_file_of_another_kind_is_named(tmp_path):
+    RunDirectory.create(tmp_path / "run", "quick", "abc", "name: quick\n").close()
+    (tmp_path / "run" / "run.json").write_text("[1]")
+    with pytest.raises(UserError, match=r"run\.json, found list"):
+        RunDirectory.resume(tmp_path / "run", "abc")
+    (tmp_path / "run" / "run.json").write_text("[" * 100_000)  # a RecursionError, not a ValueError
+    with pytest.raises(UserError, match=r"valid JSON in .*run\.json"):
+        RunDirectory.resume(tmp_path / "run", "abc")

@@ -61,7 +61,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     chunks = [
         chunk
         for chunk in chunk_trials(assignments, size)
-        if not resume or not all((run_dir.path / RECORD.format(a.trial)).is_file() for a in chunk)
+        if not resume or not all(_finished(run_dir, a) for a in chunk)
     ]
     if chunks:
         assert model.tokenizer is not None
@@ -77,6 +77,10 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     _join(run_dir, assignments, records)
     elapsed = time.perf_counter() - started
     return study_report(config, assignments, records, run_dir.read_json("base.json"), len(examples), elapsed)
+
+
+def _finished(run_dir: RunDirectory, assignment: Assignment) -> bool:
+    return all((run_dir.path / name.format(assignment.trial)).is_file() for name in (RECORD, PAIRS))
 
 
 def _chunk_size(config: AuditConfig, shape, run_dir: RunDirectory, resume: bool) -> int:

@@ -1,5 +1,6 @@
 """The console script: one command per file, and one way to end for every mistake."""
 
+import contextlib
 import errno
 import os
 import sys
@@ -46,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             status = _run(sys.argv[1:] if argv is None else list(argv))
             sys.stdout.flush()
     except Stopped as stop:
-        status = _say(f"stopped by {stop.name}{audit.how_to_resume()}", EXIT_OTHER, prefix="canaryjax:")
+        _say(f"stopped by {stop.name}{audit.how_to_resume()}", EXIT_OTHER, prefix="canaryjax:")
+        _leave(EXIT_OTHER)
     except BrokenPipeError:  # the reader of our output left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = EXIT_OTHER
@@ -61,6 +63,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     except MemoryError:
         status = _say("expected enough memory, found too little; lower study.policies_per_chunk", EXIT_OTHER)
     sys.exit(status)
+
+
+def _leave(status: int) -> None:
+    """Ends the process without taking the interpreter down: under a compiled step that still runs, that can crash."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(status)
 
 
 def _run(argv: list[str]) -> int:

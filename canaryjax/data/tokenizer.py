@@ -167,6 +167,8 @@ def _model_unk(backend: Tokenizer) -> int | None:
 
 def _token_id(backend: Tokenizer, token: Any) -> int | None:
     text = token.get("content") if isinstance(token, dict) else token
+    if not (text is None or isinstance(text, str)):
+        raise UserError(f"expected special tokens in tokenizer_config.json as text, found {token!r}; correct the file")
     return None if text is None else backend.token_to_id(text)
 
 
@@ -190,7 +192,12 @@ def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
         return file.read_text(encoding="utf-8")
     template = settings.get("chat_template")
     if isinstance(template, list):  # several by name: the one called default
-        template = next((entry["template"] for entry in template if entry.get("name") == "default"), None)
+        named = [entry for entry in template if isinstance(entry, dict) and entry.get("name") == "default"]
+        template = named[0].get("template") if named else None
+    if not (template is None or isinstance(template, str)):
+        raise UserError(
+            f"expected the chat template of {folder} as text, found {type(template).__name__}; correct the file"
+        )
     return template
 
 
@@ -198,6 +205,9 @@ def _read_json(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise UserError(f"expected JSON in {file}, found: {error}; download the file again") from error
+    if not isinstance(found, dict):
+        raise UserError(f"expected a JSON object in {file}, found {type(found).__name__}; download the file again")
+    return found

@@ -37,11 +37,12 @@ def detection(report: Mapping[str, Any]) -> Table:
     rank = f"rank {number(rate.get('rank'), 0)} of {rate.get('n0')} compliant scores" if rate.get("rank") else ""
     missed = pick(report, "detection.remainder", {})
     reason = missed.get("reason") or missed.get("warning") or ""
+    threshold = number(rate.get("threshold")) + (" nats" if rate.get("threshold") is not None else "")
     rows = [
         ("AUROC", f"{number(pick(report, 'detection.auroc'))}; {interval(pick(report, 'detection.auroc_interval'))}"),
         (f"violating above threshold, target {percent(rate.get('target_fpr'))} false alarms", counted(rate)),
         ("interval of that share", interval(rate.get("interval"))),
-        ("threshold", f"{number(rate.get('threshold'))} nats, {rate.get('rule') or 'no'} rule; {rank}".rstrip("; ")),
+        ("threshold", f"{threshold}, {rate.get('rule') or 'no'} rule; {rank}".rstrip("; ")),
         ("true false-alarm rate", interval(pick(rate, "true_fpr_range", rate.get("fpr_range")))),
         ("AUROC of the missed", f"{number(missed.get('value'))}{f' ({reason})' if reason else ''}"),
     ]

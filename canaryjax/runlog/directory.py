@@ -69,7 +69,12 @@ class RunDirectory:
         if not (path / RUN_FILE).is_file():
             raise UserError(f"expected a run to resume in {path}, found no {RUN_FILE} there; leave out --resume")
         run = cls(path, resumed=True)
-        found = run.read_json(RUN_FILE).get("config_hash")
+        opening = run.read_json(RUN_FILE)
+        if not isinstance(opening, dict):
+            raise UserError(
+                f"expected an object in {path / RUN_FILE}, found {type(opening).__name__}; give another --out"
+            )
+        found = opening.get("config_hash")
         if found != config_hash:
             keys = _differing(_read_yaml(path / CONFIG_FILE), yaml.safe_load(config_yaml) if config_yaml else {})
             raise UserError(

@@ -91,7 +91,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"expected the file {path}, found none; is this a run directory?") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise UserError(f"expected valid JSON in {path}; {error}") from error
 
 
@@ -105,7 +105,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             rows.append(json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"expected one JSON object a line in {path}; line {number}: {error}") from error
     return rows
 

@@ -98,7 +98,7 @@ def _read_tokenizer(path: Path):
 def _read_special_ids(path: Path, raw: dict, config: ModelConfig) -> tuple[tuple[int, ...], int | None]:
     generation = path / "generation_config.json"
     places = [(generation, read_json(generation))] if generation.exists() else []
-    places.append((path / "config.json", {**raw, **raw.get("text_config", {})}))
+    places.append((path / "config.json", {**raw, **(raw.get("text_config") or {})}))
 
     def first(name):
         return next(((where, entry[name]) for where, entry in places if entry.get(name) is not None), (None, None))

@@ -85,7 +85,8 @@ def open_safetensors(path: Path) -> dict[str, StoredTensor]:
 
 def _size(path: Path) -> int:
     try:
-        return os.stat(path).st_size
+        with open(path, "rb"):  # a directory, or a file that may not be read, is known by opening it
+            return os.stat(path).st_size
     except OSError as error:
         raise UserError(
             f"expected a readable safetensors file, found {path}: {error.strerror}; check the path"

@@ -4,11 +4,13 @@ import dataclasses
 
 import pytest
 
-from canaryjax.audit.assignment import assign_arms
+from canaryjax.audit import study
+from canaryjax.audit.assignment import Assignment, assign_arms
 from canaryjax.audit.preflight import check_texts, prepare_trials
 from canaryjax.audit.training import reward_prompt_length
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
+from canaryjax.runlog import RunDirectory
 
 FEW = (
     *("data.documents=24", "evaluation.max_pairs=2", "evaluation.control_pairs=1", "evaluation.decoys=1"),
@@ -60,3 +62,15 @@ def test_text_that_the_vocabulary_lacks_is_named_by_its_place(examples, tokenize
     with pytest.raises(UserError, match=rf"mine\.jsonl, line 4 \(id .*\), {name}: .*U\+00E9"):
         check_texts([*examples[:3], spoilt], tokenizer)
     check_texts(examples[:4], tokenizer)
+
+
+def test_a_trial_without_its_pairs_is_run_again(tmp_path):
+    # The sum of the study reads both files: with the record alone, a resumed run ended in FileNotFoundError.
+    run = RunDirectory.create(tmp_path / "run", "quick", "abc", "name: quick\n")
+    trial = Assignment(trial=3, arm="compliant", draw=3)
+    assert not study._finished(run, trial)
+    run.write_json("trials/0003.json", {})
+    assert not study._finished(run, trial)
+    run.write_bytes("trials/0003.parquet", b"")
+    assert study._finished(run, trial)
+    run.close()

@@ -1,5 +1,6 @@
 """Commands end in one way for each kind of mistake: status 2, one line, no traceback, nothing written."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,32 @@ def test_a_fault_of_ours_is_status_1_with_a_traceback(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     assert "RuntimeError: ours" in done.stderr
+
+
+def test_a_full_disk_is_the_users_and_another_system_error_is_ours():
+    # Figures and adapters are written by libraries that know nothing of the run directory's own messages.
+    code = (
+        "import errno\nfrom canaryjax.cli import app\n"
+        "@app.app.command('fill')\ndef fill(number: int):\n"
+        "    raise OSError(number, 'No space left', 'figures/a.png')\n"
+        "app.main(['fill', '{}'])"
+    )
+    full, odd = (
+        subprocess.run([sys.executable, "-c", code.format(number)], capture_output=True, text=True, timeout=300)
+        for number in (errno.ENOSPC, errno.EBADF)
+    )
+    assert full.returncode == 2
+    assert full.stderr.startswith("canaryjax: error: expected to read and write figures/a.png, found: No space left")
+    assert full.stderr.count("\n") == 1
+    assert odd.returncode == 1
+    assert "Traceback" in odd.stderr
+
+
+def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path):
+    # A directory left there would refuse the corrected run as "another run".
+    (tmp_path / "mine.jsonl").write_text('{"id": "a", "document": "One.", "question": "What?", "answer": "One"}\n{"id"')
+    done = run("data.kind=jsonl", "data.path=mine.jsonl", "data.documents=null", "--out", "new", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "mine.jsonl, line 2" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()

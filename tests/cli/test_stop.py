@@ -68,3 +68,18 @@ def test_one_stop_that_arrives_twice_is_one_stop():
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith("canaryjax: stopped by SIGTERM; finished policies are kept")
+
+
+def test_a_stop_does_not_wait_for_what_runs_on_beside_it():
+    # A device's threads go on; taking the interpreter down under them ended a stopped run with a segmentation fault.
+    code = WAITING.replace('print("ready", flush=True)\n        time.sleep', (
+        'import atexit; atexit.register(os.kill, os.getpid(), 11)\n        '
+        'print("ready", flush=True)\n        time.sleep'
+    )).replace("import hashlib", "import hashlib\nimport os")  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "wait", "python"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 1

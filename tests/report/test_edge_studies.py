@@ -52,6 +52,7 @@ def finish(tmp_path, records, arms, *overrides):
     rows = [{"trial": a.trial, "arm": a.arm} for a in assignments]
     (tmp_path / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     page = render_report(tmp_path).read_text("utf-8")
+    assert "not available nats" not in page
     assert terminal_summary(json.loads((tmp_path / "report.json").read_bytes()))
     assert ">nan<" not in page.lower()
     assert ">None<" not in page

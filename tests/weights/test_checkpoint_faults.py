@@ -234,3 +234,36 @@ def test_real_vocabulary_is_the_tokenizers(tools, saved):
     Tokenizer(models.WordLevel({f"w{i}": i for i in range(38)}, unk_token="w0")).save(str(saved / "tokenizer.json"))
     with pytest.raises(UserError, match="38"):
         load_model(saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("generation_config.json", "[1]"),
+        ("generation_config.json", "[" * 100_000),
+        ("tokenizer_config.json", "[1]"),
+        ("tokenizer_config.json", '{"bos_token": 1}'),
+        ("tokenizer_config.json", '{"chat_template": {"a": "b"}}'),
+    ],
+)
+def test_a_companion_file_of_another_kind_is_named(saved, name, text):
+    # Valid JSON that is no object, or holds no text, met `.get` and `token_to_id` as an AttributeError or TypeError.
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.WordLevel({"w0": 0, "a": 1}, unk_token="w0")).save(str(saved / "tokenizer.json"))
+    (saved / name).write_text(text)
+    with pytest.raises(UserError, match=name.replace(".", r"\.") if "chat" not in text else "chat template"):
+        load_model(saved)
+
+
+def test_weights_that_are_a_directory_are_refused(saved):
+    (saved / FILE).unlink()
+    (saved / FILE).mkdir()
+    with pytest.raises(UserError, match=FILE):
+        load_model(saved)
+
+
+def test_an_empty_text_config_is_no_text_config(saved):
+    config = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps(config | {"text_config": None}))
+    assert load_model(saved).config.num_layers == 3
