@@ -43,7 +43,8 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     """
     file = Path(path)
     if not file.is_file():
-        raise UserError(f"expected a data file at {file}, found none; check data.path")
+        found = "a directory" if file.is_dir() else "none"
+        raise UserError(f"expected a data file at {file}, found {found}; check data.path")
     rows = _parquet_rows(file) if file.suffix == ".parquet" else _json_rows(file)
     empty = True
     for row in rows:

@@ -96,6 +96,8 @@ def test_empty_file(tmp_path, content):
 def test_missing_file_and_truncated_gzip(tmp_path):
     with pytest.raises(UserError, match=r"none\.jsonl"):
         load_examples(source(tmp_path / "none.jsonl"))
+    with pytest.raises(UserError, match="found a directory"):
+        load_examples(source(tmp_path))
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(ROW).encode() * 50)[:-9])
     with pytest.raises(UserError, match="whole gzip"):
