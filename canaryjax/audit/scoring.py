@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from canaryjax.data.buckets import pad_rows
 from canaryjax.inference.forward import forward_shared
 from canaryjax.inference.logprobs import token_logps
 from canaryjax.models.lora import Adapter
@@ -105,23 +106,17 @@ def _pack_shared(batch, prefix: int, width: int, span: int):
 
 def _pack_alone(batch, longest: int, span: int):
     """Arrays for `_score_alone`: contexts `[p, b, s]` with masks, strings `[p, b, k]` with masks."""
-    shape = (len(batch), len(batch[0]), longest)
-    ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    for p, own in enumerate(batch):
-        for b, item in enumerate(own):
-            ids[p, b, : len(item.context)] = item.context
-            mask[p, b, : len(item.context)] = True
-    return (ids, mask, *_strings(batch, span))
+    return (*_stacked([[item.context for item in own] for own in batch], longest), *_strings(batch, span))
 
 
 def _strings(batch, span: int):
-    shape = (len(batch), len(batch[0]), span)
-    ids, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    for p, own in enumerate(batch):
-        for b, item in enumerate(own):
-            ids[p, b, : len(item.string)] = item.string
-            mask[p, b, : len(item.string)] = True
-    return ids, mask
+    return _stacked([[item.string for item in own] for own in batch], span)
+
+
+def _stacked(rows, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and masks `[p, b, length]` of each policy's rows."""
+    ids, mask = zip(*(pad_rows(own, length, 0) for own in rows), strict=True)
+    return np.stack(ids), np.stack(mask)
 
 
 @jax.jit

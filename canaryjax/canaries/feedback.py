@@ -9,6 +9,7 @@ import numpy as np
 from canaryjax.canaries.families import Canary
 from canaryjax.canaries.instrument import Trace
 from canaryjax.canaries.quality import QualityWeights, base_quality, strip_artifacts
+from canaryjax.config.schema import LARGEST_DELTA
 from canaryjax.errors import UserError
 
 __all__ = [
@@ -18,7 +19,6 @@ __all__ = [
 ]  # fmt: skip
 
 ACCEPT_GOOD, ACCEPT_BAD = 0.6, 0.4
-LARGEST_DELTA = 0.1  # the paper's realism limit
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ one raises `UserError` and names its position.
 """
 
 from canaryjax.stats.area import auroc_interval
-from canaryjax.stats.arm import assign_arms
 from canaryjax.stats.detection import (
     Remainder,
     RocCurve,
@@ -52,7 +51,6 @@ __all__ = [
     "SignFlipTest",
     "TrendTest",
     "WelchTest",
-    "assign_arms",
     "auroc",
     "auroc_interval",
     "brunner_munzel_permuted",

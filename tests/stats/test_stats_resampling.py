@@ -103,15 +103,3 @@ def test_unequal_rows_are_drawn_within_themselves():
     assert list(interval) == [0.0, 10.0]
     assert interval.estimate == 5.0
     assert list(stats.hierarchical_bootstrap([[10.0], [0.0, 0.0, 0.0]], level=0.2)) == [5.0, 5.0]
-
-
-def test_arms_are_balanced_in_blocks():
-    # BC-A7.
-    arms = stats.assign_arms(100, seed=3)
-    assert arms.dtype == bool
-    assert arms.sum() == 50
-    assert (arms != stats.assign_arms(100, seed=4)).any()
-    assert (arms == stats.assign_arms(100, seed=3)).all()
-    assert {int(stats.assign_arms(7, seed=s).sum()) for s in range(20)} == {3, 4}
-    exact = np.mean([stats.assign_arms(100, seed=s, design="iid").sum() == 50 for s in range(1000)])
-    assert exact == pytest.approx(0.0796, abs=0.03)
