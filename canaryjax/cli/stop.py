@@ -49,7 +49,8 @@ def stoppable() -> Iterator[None]:
     finally:
         signal.set_wakeup_fd(old_wakeup)
         for number, handler in previous.items():
-            signal.signal(number, handler)
+            # Whoever was stopped is on the way out: the same stop come twice must not kill it before its last words.
+            signal.signal(number, signal.SIG_IGN if raised.is_set() else handler)
         over.set()
         os.close(writer)  # ends the thread; what it had to say comes before anything said after the block
         answering.join()

@@ -9,7 +9,7 @@ import pytest
 
 import canaryjax
 
-MODEL = Path(canaryjax.__file__).parent / "embedded"
+MODEL = Path(canaryjax.__file__).parent / "embedded" / "model"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (MODEL / "config.json").is_file(), reason="the embedded model is not in this checkout"),
