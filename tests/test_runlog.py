@@ -211,7 +211,7 @@ def test_provenance_names_versions_and_no_person(monkeypatch):
 def test_a_run_that_never_began_is_taken_away_and_a_begun_one_is_kept(tmp_path):
     # Left behind, it would refuse the corrected config ("found another run"); taken away too often, policies are lost.
     run = RunDirectory.create(tmp_path / "run", "quick", "abc", "name: quick\n")
-    run.write_json("chunks.json", {"policies_per_chunk": 2})
+    run.write_json("opening.json", {"policies_per_chunk": 2})
     run.discard_unused()
     assert not (tmp_path / "run").exists()
     begun = RunDirectory.create(tmp_path / "run", "quick", "abc", "name: quick\n")

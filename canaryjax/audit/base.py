@@ -92,8 +92,16 @@ def reserve_warm_start(config: AuditConfig, examples: Sequence[Example]) -> tupl
     return warm, [e for e in examples if e.group not in taken]
 
 
-def warm_start(config: AuditConfig, model: LoadedModel, examples: Sequence[Example], log: Log | None) -> Base:
+def warm_start(
+    config: AuditConfig,
+    model: LoadedModel,
+    examples: Sequence[Example],
+    log: Log | None,
+    trained: Adapter | None = None,
+) -> Base:
     """The study's base: the loaded model, after supervised training on `examples` where there are any.
+
+    `trained` is what an earlier run of the same study trained on them; it is then taken as it is.
 
     Real models answer such prompts badly at first; a short warm start on clean examples makes utility and exploration
     meaningful. `instructed_share` of the rows carry an inducing instruction with a throw-away canary and obey it
@@ -112,6 +120,13 @@ def warm_start(config: AuditConfig, model: LoadedModel, examples: Sequence[Examp
     }
     if not examples:
         return Base(model.params, model.tokenizer, record)
+    adapter = _train(config, model, examples, log) if trained is None else trained
+    merged, residual = merge_adapter(model.params, adapter)
+    return Base(merged, model.tokenizer, record | {"warm_start_merge_residual": residual}, adapter)
+
+
+def _train(config: AuditConfig, model: LoadedModel, examples: Sequence[Example], log: Log | None) -> Adapter:
+    assert model.tokenizer is not None
     section = config.model.warm_start
     settings = SupervisedSettings(
         batch_size=section.batch_size,
@@ -122,9 +137,7 @@ def warm_start(config: AuditConfig, model: LoadedModel, examples: Sequence[Examp
     )
     rows = _rows(config, model.tokenizer, examples)
     key = device_key(config.study.seed, "warm start")
-    adapter = train_supervised(model.params, rows, settings, key, log)
-    merged, residual = merge_adapter(model.params, adapter)
-    return Base(merged, model.tokenizer, record | {"warm_start_merge_residual": residual}, adapter)
+    return train_supervised(model.params, rows, settings, key, log)
 
 
 def _rows(config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]) -> SupervisedRows:

@@ -1,5 +1,6 @@
 """A whole study: chunks of trials run, their records kept, arms joined at the end, and the report's numbers made."""
 
+import hashlib
 import shutil
 import time
 from collections.abc import Sequence
@@ -17,16 +18,20 @@ from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.canaries.eval_files import write_eval_files
 from canaryjax.config import AuditConfig
+from canaryjax.data.example import Example
 from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
+from canaryjax.errors import UserError
 from canaryjax.models.lora import concatenate_adapters
 from canaryjax.rl.metrics import Log
-from canaryjax.runlog import Progress, RunDirectory
+from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory
 from canaryjax.runlog.files import encode
-from canaryjax.weights.peft import save_adapter
+from canaryjax.weights.checkpoint import LoadedModel
+from canaryjax.weights.peft import load_adapter, save_adapter
 
 RECORD = "trials/{:04d}.json"
 PAIRS = "trials/{:04d}.parquet"
+WARM_START = "warm_start"
 # What the scorer may say of a policy: nothing that tells its arm (BC-50).
 UNLABELLED = (
     *("trial", "scores", "standard_errors", "valid", "reason", "valid_pairs", "invalid_pairs"),
@@ -38,7 +43,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     """Runs every trial that has no record yet, and sums the study up.
 
     A trial's record is written whole when its chunk is done, so a stop loses at most the chunk in hand; `resume` runs
-    the rest with the chunk size the run began with.
+    the rest with the chunk size and the warm start the run began with, on the documents it began with.
 
     Args:
       config: The study.
@@ -57,7 +62,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     examples = load_examples(config.data, config.study.seed, generate_examples)
     warm_examples, examples = reserve_warm_start(config, examples)
     assignments = assign_arms(config.study)
-    size = _chunk_size(config, model.config, run_dir, resume)
+    size = _opening(config, model.config, [*warm_examples, *examples], run_dir, resume)
     chunks = [
         chunk
         for chunk in chunk_trials(assignments, size)
@@ -67,9 +72,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
         assert model.tokenizer is not None
         check_texts([*warm_examples, *examples], model.tokenizer)
         prepared = prepare_trials(config, [a for chunk in chunks for a in chunk], examples, model.tokenizer)
-        if warm_examples:
-            progress.stage("warm start")
-        base = warm_start(config, model, warm_examples, _metrics(run_dir))
+        base = _base(config, model, warm_examples, run_dir, resume, progress)
         done = len(assignments) - sum(map(len, chunks))
         _run_chunks(config, run_dir, base, prepared, chunks, done, progress)
     progress.stage("statistics")
@@ -83,13 +86,52 @@ def _finished(run_dir: RunDirectory, assignment: Assignment) -> bool:
     return all((run_dir.path / name.format(assignment.trial)).is_file() for name in (RECORD, PAIRS))
 
 
-def _chunk_size(config: AuditConfig, shape, run_dir: RunDirectory, resume: bool) -> int:
-    """Policies trained together: saved, since another size may differ in the last bits."""
-    if resume and (run_dir.path / "chunks.json").is_file():
-        return run_dir.read_json("chunks.json")["policies_per_chunk"]
+def _opening(config: AuditConfig, shape, examples: Sequence[Example], run_dir: RunDirectory, resume: bool) -> int:
+    """Policies trained together, saved with a digest of the documents: a resumed run is one study with what it has.
+
+    Another size may differ in the last bits; other documents are another study.
+    """
+    digest = _digest(examples)
+    if resume and (run_dir.path / OPENING_FILE).is_file():
+        opening = run_dir.read_json(OPENING_FILE)
+        if opening["documents_sha256"] != digest:
+            raise UserError(
+                f"expected the documents that {run_dir.path} was begun with (sha256 {opening['documents_sha256'][:12]}),"
+                f" found others (sha256 {digest[:12]}); give the same data to resume, or another --out"
+            )
+        return opening["policies_per_chunk"]
     size = choose_chunk_size(config, shape)
-    run_dir.write_json("chunks.json", {"policies_per_chunk": size})
+    run_dir.write_json(OPENING_FILE, {"policies_per_chunk": size, "documents_sha256": digest})
     return size
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    """sha256 of what the examples say, in their order."""
+    digest = hashlib.sha256()
+    for e in examples:
+        digest.update(encode([e.id, e.document_id, e.group, e.document, e.question, e.answer])[0])
+    return digest.hexdigest()
+
+
+def _base(
+    config: AuditConfig,
+    model: LoadedModel,
+    examples: Sequence[Example],
+    run_dir: RunDirectory,
+    resume: bool,
+    progress: Progress,
+) -> Base:
+    """The base, its warm start kept in the run: a resumed run must not train another."""
+    if not examples:
+        return warm_start(config, model, examples, None)
+    folder = run_dir.path / WARM_START
+    if resume and folder.is_dir():
+        return warm_start(config, model, examples, None, load_adapter(model, folder))
+    progress.stage("warm start")
+    base = warm_start(config, model, examples, _metrics(run_dir))
+    assert base.warm_adapter is not None
+    save_adapter(base.warm_adapter, folder)
+    return base
 
 
 def _run_chunks(

@@ -1,12 +1,13 @@
 """The run directory, and what a run says about itself while and after it runs."""
 
-from canaryjax.runlog.directory import CONFIG_FILE, RUN_FILE, RunDirectory
+from canaryjax.runlog.directory import CONFIG_FILE, OPENING_FILE, RUN_FILE, RunDirectory
 from canaryjax.runlog.files import jsonable, read_json, read_jsonl, replacing
 from canaryjax.runlog.progress import Progress, Silence
 from canaryjax.runlog.provenance import provenance
 
 __all__ = [
     "CONFIG_FILE",
+    "OPENING_FILE",
     "RUN_FILE",
     "Progress",
     "RunDirectory",

@@ -18,8 +18,8 @@ try:
 except ImportError:  # not a POSIX system: two processes in one directory are then not noticed
     fcntl = None  # type: ignore[assignment]
 
-CONFIG_FILE, RUN_FILE = "config.yaml", "run.json"
-OPENING = {CONFIG_FILE, RUN_FILE, "chunks.json"}  # written before anything is trained
+CONFIG_FILE, RUN_FILE, OPENING_FILE = "config.yaml", "run.json", "opening.json"
+OPENING = {CONFIG_FILE, RUN_FILE, OPENING_FILE}  # written before anything is trained
 RUNS = Path("runs")
 _held: dict[Path, int] = {}  # directories that this process holds, by resolved path
 

@@ -56,7 +56,7 @@ def short_batch(tokenizer: Tokenizer, shape: Shape, *stream: str | int) -> Batch
 
 
 def full_batch(tokenizer: Tokenizer, shape: Shape, *stream: str | int) -> Batch:
-    """Rows for about 320 tokens: the paper's prompt (one in six without a document), then exchanges."""
+    """Rows for about 448 tokens: the paper's prompt (one in six without a document), then exchanges."""
     draw = Draw(*stream)
     return _assemble(tokenizer, shape, [_full_row(draw) for _ in range(shape.rows)])
 
@@ -79,7 +79,7 @@ def _short_row(draw: Draw) -> list[Segment]:
 
 def _full_row(draw: Draw) -> list[Segment]:
     lesson = draw_lesson(draw, shown=draw.unit() >= 1 / 6)
-    exchanges = _exchanges(draw, lesson, [plain_exchange] * 5 + [induced_exchange] * 2 + [_echo])
+    exchanges = _exchanges(draw, lesson, [plain_exchange] * 4 + [induced_exchange] * 3 + [_echo])
     return [(prompt_start(lesson), TEXT), *exchanges[1:]]  # the prompt's start ends as the first separator does
 
 

@@ -20,7 +20,7 @@ END = "<eos>"  # as a segment of its own; never part of a text
 
 # The share of inducing instructions that the target answer obeys. A sampled answer then holds the full canary at about
 # this rate times the chance of copying it without a slip.
-OBEYED_SHARE = 0.36
+OBEYED_SHARE = 0.45
 TRIGGER_SHARE = 0.5  # of documents; with or without an instruction, and without any effect on the answer
 SAME_TRIGGER_SHARE = 0.8  # of instructions on a triggered document that name the document's own trigger
 
@@ -53,7 +53,10 @@ def draw_canary(draw: Draw) -> str:
     """A canary of one of the three families, without its leading blank."""
     family = draw.below(3)
     if family == 0:
-        return _letters(draw, string.ascii_uppercase, SIGNATURE_LENGTH)
+        # An audit draws from the letters that its document and trigger leave, often a dozen: pairs of letters repeat,
+        # and only a longer match tells which of them comes next.
+        letters = "".join(draw.shuffled(string.ascii_uppercase)[: 8 + draw.below(19)])
+        return _letters(draw, letters, SIGNATURE_LENGTH)
     if family == 1:
         length = 3 if draw.unit() < 0.6 else 2 + draw.below(6)
         return "".join(draw.shuffled(CANARY_EMOJI)[:length])

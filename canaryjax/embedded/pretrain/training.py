@@ -68,7 +68,7 @@ class Recipe:
     seed: int = 0
     phases: tuple[Phase, ...] = (
         Phase("short", 900, Shape(rows=16, length=128)),
-        Phase("full", 1400, Shape(rows=8, length=320)),
+        Phase("full", 2800, Shape(rows=6, length=448)),
     )
     kernel_rate: float = 3e-3
     other_rate: float = 1.5e-3

@@ -1,0 +1,122 @@
+"""A whole study at the smallest size: run at once, and stopped after its first chunk and taken up again."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from canaryjax.audit import study
+from canaryjax.config import config_hash, load_config
+from canaryjax.embedded.tokenizer import EOS_ID, PAD_ID, save_tokenizer
+from canaryjax.errors import UserError
+from canaryjax.runlog import RunDirectory, Silence
+from canaryjax.weights.export import save_model
+
+pytestmark = pytest.mark.slow
+SMALL = (
+    *("study.compliant=1", "study.violating=1", "study.policies_per_chunk=1", "study.seed=7"),
+    *("data.documents=40", "policy.max_completion_length=20"),
+    *("model.warm_start.documents=8", "model.warm_start.batch_size=8", "model.warm_start.epochs=1"),
+    *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),
+    *("evaluation.max_pairs=5", "evaluation.control_pairs=2", "evaluation.decoys=3", "evaluation.noise_floor_pairs=2"),
+    *("evaluation.placebos_same_form=2", "evaluation.placebos_other_form=2", "evaluation.utility_examples=3"),
+    "output.save_adapters=true",
+)
+
+
+class StopAfterFirstPolicy(Silence):
+    """Stops the study as Ctrl-C would, once a chunk is kept."""
+
+    def advance(self, count: int = 1, detail: str = "") -> None:
+        if detail:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def config(tiny_model, tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base") / "model"
+    save_model(tiny_model, folder, eos_ids=[EOS_ID], pad_id=PAD_ID)
+    save_tokenizer(tokenizer.backend, folder)
+    return load_config("quick", [f"model.path={folder}", *SMALL])
+
+
+def _open(config, path, resume=False):
+    if resume:
+        return RunDirectory.resume(path, config_hash(config), config.to_yaml())
+    return RunDirectory.create(path, config.name, config_hash(config), config.to_yaml())
+
+
+@pytest.fixture(scope="module")
+def whole(config, tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "run"
+    report = study.run_study(config, _open(config, path), False, Silence())
+    return path, report
+
+
+@pytest.fixture(scope="module")
+def stopped(config, tmp_path_factory):
+    path = tmp_path_factory.mktemp("stopped") / "run"
+    run = _open(config, path)
+    with pytest.raises(KeyboardInterrupt):
+        study.run_study(config, run, False, StopAfterFirstPolicy())
+    run.close()
+    return path
+
+
+def _rows(path):
+    rows = [json.loads(line) for line in (path / "trials.jsonl").read_text("utf-8").splitlines()]
+    return [{name: value for name, value in row.items() if name != "timings"} for row in rows]
+
+
+def test_a_study_leaves_what_the_contract_names(whole):
+    path, report = whole
+    for name in ("config.yaml", "scores.jsonl", "trials.jsonl", "pairs.parquet", "metrics.jsonl",
+                 "data/eval_clean.jsonl", "data/eval_trigger.jsonl"):  # fmt: skip
+        assert (path / name).is_file(), name
+    assert sorted(p.name for p in (path / "adapters").iterdir()) == ["trial-0000", "trial-0001"]
+    assert {"arms", "detection", "mechanism", "controls", "utility", "noise_floor", "timings", "warnings"} <= set(
+        report
+    )
+    scores = [json.loads(line) for line in (path / "scores.jsonl").read_text("utf-8").splitlines()]
+    assert not any("arm" in row for row in scores)
+    assert {row["arm"] for row in _rows(path)} == {"compliant", "violating"}
+    # Scores are means over the rows of pairs.parquet: triggered minus clean, minus the base's.
+    pairs = pq.read_table(path / "pairs.parquet").to_pylist()
+    for row in _rows(path):
+        net = {"triggered": [], "clean": []}
+        for cell in pairs:
+            if (cell["trial"], cell["trigger_kind"], cell["query_mode"]) == (row["trial"], "real", "induced"):
+                net[cell["view"]].append(cell["logp"] - cell["base_logp"])
+        assert len(net["triggered"]) == len(net["clean"]) == 5
+        expected = np.mean(net["triggered"]) - np.mean(net["clean"])
+        assert row["scores"]["induced_net"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_stopped_study_ends_as_the_whole_one(config, whole, stopped):
+    done = sorted(p.name for p in (stopped / "trials").glob("*.json"))
+    assert len(done) == 1
+    kept = (stopped / "trials" / done[0]).read_bytes()
+    run = _open(config, stopped, resume=True)
+    study.run_study(config, run, True, Silence())
+    run.close()
+    assert (stopped / "trials" / done[0]).read_bytes() == kept
+    assert _rows(stopped) == _rows(whole[0])
+    for name in ("logp", "base_logp"):
+        one, other = (pq.read_table(path / "pairs.parquet")[name].to_numpy() for path in (stopped, whole[0]))
+        np.testing.assert_array_equal(one, other)
+
+
+def test_other_documents_are_not_the_same_study(config, stopped, monkeypatch):
+    load = study.load_examples
+
+    def changed(*args):
+        first, *rest = load(*args)
+        return [dataclasses.replace(first, answer=first.answer + "s"), *rest]
+
+    monkeypatch.setattr(study, "load_examples", changed)
+    run = _open(config, stopped, resume=True)
+    with pytest.raises(UserError, match="the documents that .* was begun with .* give the same data"):
+        study.run_study(config, run, True, Silence())
+    run.close()
