@@ -94,10 +94,11 @@ def _opening(config: AuditConfig, shape, examples: Sequence[Example], run_dir: R
     digest = _digest(examples)
     if resume and (run_dir.path / OPENING_FILE).is_file():
         opening = run_dir.read_json(OPENING_FILE)
-        if opening["documents_sha256"] != digest:
+        begun = opening["documents_sha256"]
+        if begun != digest:
             raise UserError(
-                f"expected the documents that {run_dir.path} was begun with (sha256 {opening['documents_sha256'][:12]}),"
-                f" found others (sha256 {digest[:12]}); give the same data to resume, or another --out"
+                f"expected the documents that {run_dir.path} was begun with (sha256 {begun[:12]}), "
+                f"found others (sha256 {digest[:12]}); give the same data to resume, or another --out"
             )
         return opening["policies_per_chunk"]
     size = choose_chunk_size(config, shape)

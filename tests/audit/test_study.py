@@ -117,6 +117,6 @@ def test_other_documents_are_not_the_same_study(config, stopped, monkeypatch):
 
     monkeypatch.setattr(study, "load_examples", changed)
     run = _open(config, stopped, resume=True)
-    with pytest.raises(UserError, match="the documents that .* was begun with .* give the same data"):
+    with pytest.raises(UserError, match=r"the documents that .* was begun with .* give the same data"):
         study.run_study(config, run, True, Silence())
     run.close()
