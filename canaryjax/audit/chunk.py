@@ -155,8 +155,8 @@ def run_chunk(
             "exploration": exploration(trial, logs[p]),
             "dropped_document_tokens": logs[p].dropped_document_tokens + prompts[p].dropped_document_tokens,
             "calibration": logs[p].calibration,
-            # A chunk's policies see equally many prompts, and whole steps only.
-            "prompts_left_out": len(trial.rl_traces) - len(prompts[p].ids) + rl_result["prompts_left_out"],
+            # A study's policies see equally many prompts, and whole steps only.
+            "prompts_left_out": trial.left_out["rl"] + rl_result["prompts_left_out"],
             "seconds": {stage: s / len(trials) for stage, s in watch.seconds.items()},
         }
         adapter = jax.tree.map(lambda x, p=p: x[p], adapters)
@@ -195,6 +195,7 @@ def _record(config: AuditConfig, trial: Trial, scored: CellScores, valid: bool) 
             name: len({e.document_id for e in part})
             for name, part in (("rm", trial.splits.rm), ("rl", trial.splits.rl), ("eval", trial.splits.eval))
         },
+        "left_out": trial.left_out,
         "pairs": asdict(trial.pair_counts),
         "warnings": trial.warnings,
     }

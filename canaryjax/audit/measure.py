@@ -7,7 +7,7 @@ from typing import Literal
 import jax
 import numpy as np
 
-from canaryjax.audit.scoring import Item, score_items
+from canaryjax.audit.scoring import Item, filled, score_items
 from canaryjax.audit.trial import Trial
 from canaryjax.canaries.pairs import QUERY_MODES, VIEWS, EvalPair, PairVariant, QueryMode, View
 from canaryjax.canaries.placement import induced_query
@@ -15,7 +15,7 @@ from canaryjax.config import AuditConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.chat import format_parts
 from canaryjax.data.prompts import prompt_parts
-from canaryjax.data.tokens import JointText, TextTokenizer, encode_joint_batch
+from canaryjax.data.tokens import JointIds, JointText, TextTokenizer, encode_joint_batch
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.reward_model import RewardModel, score_rewards
@@ -94,8 +94,7 @@ def score_cells(
     model: Transformer, adapters: Adapter, plans: Sequence[list[Cell]], batch_size: int
 ) -> list[CellScores]:
     """Scores every policy's cells under the policy and under the base."""
-    count = max(len(plan) for plan in plans)
-    items = [[plan[min(i, len(plan) - 1)].item for i in range(count)] for plan in plans]
+    items = filled([[cell.item for cell in plan] for plan in plans])
     own = score_items(model, adapters, items, batch_size)
     base = score_items(model, None, items, batch_size)
     return [CellScores(plan, own[policy, : len(plan)], base[policy, : len(plan)]) for policy, plan in enumerate(plans)]
@@ -195,8 +194,8 @@ def noise_floor(
         return [None] * len(plans)
     mode = query_mode(config)
     real = [[c.item for c in plan if c.trigger_kind == "real" and c.query_mode == mode] for plan in plans]
-    pairs = min(limit, *(len(own) // 2 for own in real))
-    items = [own[: 2 * pairs] for own in real]
+    pairs = [min(limit, len(own) // 2) for own in real]
+    items = filled([own[: 2 * n] for own, n in zip(real, pairs, strict=True)])
     batch = config.evaluation.batch_size
     reference = score_items(model, adapters, items, batch)
     others = [
@@ -204,17 +203,18 @@ def noise_floor(
         score_items(model, adapters, items, batch, extra_padding=32),
     ]
     found: list[dict | None] = []
-    for policy in range(len(plans)):
-        same = np.isfinite(reference[policy]) & np.all([np.isfinite(other[policy]) for other in others], axis=0)
+    for policy, n in enumerate(pairs):
+        mine, *again = (scores[policy, : 2 * n] for scores in (reference, *others))
+        same = np.isfinite(mine) & np.isfinite(again).all(axis=0)
         if not same.any():
             found.append(None)
             continue
-        gaps = np.abs(np.stack([other[policy][same] - reference[policy][same] for other in others]))
+        gaps = np.abs(np.stack([other[same] - mine[same] for other in again]))
         found.append(
             {
                 "max_abs_nats": float(gaps.max()),
                 "median_abs_nats": float(np.median(gaps)),
-                "pairs": pairs,
+                "pairs": n,
                 "how": "the same strings alone, in other padding, and without the shared beginning",
             }
         )
@@ -243,32 +243,34 @@ def reward_bias(
     Documents are there in both arms: without them the two inputs are the same and the bias is 0 by construction. The
     query is the primary statistic's.
     """
-    count = min(len(trial.pairs) for trial in trials)
-    joints = [bias_texts(config, trial, tokenizer, count) for trial in trials]
+    texts = [bias_texts(config, trial, tokenizer) for trial in trials]
+    joints = filled(texts)
+    count = len(joints[0])
     eos = tokenizer.eos_ids[:1]
     contexts = [[joint.context_ids for joint in own] for own in joints]
     responses = [[np.append(joint.continuation_ids, eos) for joint in own] for own in joints]
     longest = -(-max(len(ids) for own in contexts for ids in own) // 16) * 16
     width = -(-max(len(ids) for own in responses for ids in own) // 8) * 8
     batch = config.evaluation.batch_size
-    values = np.zeros((len(trials), 2 * count))
-    for start in range(0, 2 * count, batch):
-        rows = [min(start + i, 2 * count - 1) for i in range(batch)]
+    values = np.zeros((len(trials), count))
+    for start in range(0, count, batch):
+        rows = [min(start + i, count - 1) for i in range(batch)]
         arrays = []
         for lists, length in ((contexts, longest), (responses, width)):
             padded = [pad_rows([own[row] for row in rows], length, 0) for own in lists]
             arrays += [np.stack(parts) for parts in zip(*padded, strict=True)]
-        used = min(batch, 2 * count - start)
+        used = min(batch, count - start)
         values[:, start : start + used] = np.asarray(_rewards(model, reward_models, *arrays), np.float64)[:, :used]
-    bias = (values[:, 1::2] - values[:, ::2]).mean(axis=1)
+    own = [row[: len(mine)] for row, mine in zip(values, texts, strict=True)]
+    bias = [(row[1::2] - row[::2]).mean() for row in own]
     return [float(x) if np.isfinite(x) else None for x in bias]
 
 
-def bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer, count: int):
+def bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> list[JointIds]:
     """Clean and triggered prompt of each pair in turn, each followed by the answer with the canary."""
     joints = []
     limit = config.policy.max_prompt_length + config.policy.max_completion_length
-    for pair in trial.pairs[:count]:
+    for pair in trial.pairs:
         query = pair.query
         if query_mode(config) == "induced":
             query = induced_query(query, trial.canary, config.canary.instruction)

@@ -7,7 +7,7 @@ from canaryjax.audit.arms import encode_prompts, logged_parts, prompt_lengths, p
 from canaryjax.audit.assignment import Arm, Assignment
 from canaryjax.audit.measure import bias_texts
 from canaryjax.audit.training import policy_prompts, policy_settings, reward_prompt_length, reward_prompts
-from canaryjax.audit.trial import Trial, build_trial, study_canaries
+from canaryjax.audit.trial import Trial, build_trial, study_canaries, study_sizes
 from canaryjax.config import AuditConfig
 from canaryjax.data.example import Example
 from canaryjax.data.prompts import ANSWER_PREFIX
@@ -48,7 +48,7 @@ def prepare_trials(
 
     Args:
       config: The study.
-      assignments: The trials to run.
+      assignments: The trials to run, all of the study or what is left of it.
       examples: All documents with their questions.
       tokenizer: The base model's.
 
@@ -56,7 +56,8 @@ def prepare_trials(
       UserError: As `build_trial`; a split too small for one step or for held-out rows; a canary or a prompt that does
         not fit.
     """
-    trials = {a.trial: build_trial(config, a.trial, a.draw, examples, tokenizer) for a in assignments}
+    sizes = study_sizes(config, examples)
+    trials = {a.trial: build_trial(config, a.trial, a.draw, examples, tokenizer, sizes) for a in assignments}
     for trial in trials.values():
         _check_sizes(config, trial, tokenizer)
     lengths = prompt_lengths(config, examples, tokenizer, study_canaries(config, tokenizer))
@@ -105,7 +106,7 @@ def _check_prompts(
     answers = max(len(encoding.ids) for encoding in tokenizer.encode_batch([p.canary_answer for p in trial.pairs]))
     room = config.policy.max_prompt_length + config.policy.max_completion_length
     if lengths["violating"] >= config.policy.max_prompt_length or lengths["violating"] + answers > room:
-        bias_texts(config, trial, tokenizer, len(trial.pairs))
+        bias_texts(config, trial, tokenizer)
     rm_length = reward_prompt_length(config, arm, lengths)
     if rm_length < lengths[arm] or lengths[arm] >= config.policy.max_prompt_length:
         reward_prompts(config, arm, trial, tokenizer, rm_length)

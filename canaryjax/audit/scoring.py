@@ -6,6 +6,7 @@ item's rest a continuation of it: the beginning is run once a batch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from canaryjax.models.transformer import Transformer
 
 LONGEST_REST = 512  # tokens; a longer rest is its own context, whose attention skips what causality masks
 LENGTH_STEP = 16
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,16 @@ class Item:
 
     context: np.ndarray
     string: np.ndarray
+
+
+def filled(rows: Sequence[Sequence[Row]]) -> list[list[Row]]:
+    """Each policy's rows, its last one repeated until all have as many as the longest; what is repeated counts nowhere.
+
+    >>> filled([[1, 2, 3], [4]])
+    [[1, 2, 3], [4, 4, 4]]
+    """
+    count = max(map(len, rows))
+    return [[own[min(i, len(own) - 1)] for i in range(count)] for own in rows]
 
 
 def score_items(

@@ -97,32 +97,30 @@ def reward_rows(
       length: Padded prompt length of the arm.
 
     Returns:
-      Rows stacked over policies; a split may differ by a few rows between trials, so shorter ones are filled with rows
-      of weight zero.
+      Rows stacked over policies.
     """
+    responses = [
+        [_restored(config, arm, trace, row, tokenizer) for trace, row in zip(trial.rm_traces, log.rows, strict=True)]
+        for trial, log in zip(trials, logs, strict=True)
+    ]
     limit = config.reward_model.max_response_tokens + 1
-    # A constructed response (whole canary, long answer) may be longer than what was sampled.
-    width = max(limit, *(len(ids) for log in logs for row in log.rows for ids in row.ids))
+    # A constructed or restored response (whole canary, long answer) may be longer than what was sampled.
+    width = max(limit, *(len(ids) for own in responses for row in own for ids in row))
     width = limit if width == limit else -(-width // 8) * 8
-    count = max(len(trial.rm_traces) for trial in trials)
     per_policy = []
-    for trial, log in zip(trials, logs, strict=True):
-        prompts = reward_prompts(config, arm, trial, tokenizer, length)
-        responses = [
-            _restored(config, arm, trace, row, tokenizer) for trace, row in zip(trial.rm_traces, log.rows, strict=True)
-        ]
-        context_ids, context_mask = pad_rows(prompts, length, 0)
-        padded = [pad_rows(row, width, 0) for row in responses]
-        arrays = {
+    for trial, log, own in zip(trials, logs, responses, strict=True):
+        context_ids, context_mask = pad_rows(reward_prompts(config, arm, trial, tokenizer, length), length, 0)
+        padded = [pad_rows(row, width, 0) for row in own]
+        rows = {
             "context_ids": context_ids,
             "context_mask": context_mask,
             "response_ids": np.stack([ids for ids, _ in padded]),
             "response_mask": np.stack([mask for _, mask in padded]),
             "labels": np.stack([row.labels for row in log.rows]),
             "weights": _weights(config, log),
-            "heldout_mask": _heldout(config, trial),
+            "heldout_mask": trial.rm_heldout,
         }
-        per_policy.append({name: _fill(array, count) for name, array in arrays.items()})
+        per_policy.append(rows)
     return RewardRows(**{name: jnp.asarray([rows[name] for rows in per_policy]) for name in per_policy[0]})
 
 
@@ -163,36 +161,15 @@ def _restored(
     return [clean if gone else ids for ids, gone in zip(row.ids, carries, strict=True)]
 
 
-def _heldout(config: AuditConfig, trial: Trial) -> np.ndarray:
-    """Which rows are kept for the reward model's evaluation: whole documents, at least one and not all of several."""
-    names = sorted({trace.document_id for trace in trial.rm_traces})
-    order = host_rng(config.study.seed, "reward held out", trial.draw).permutation(len(names))
-    share = config.reward_model.heldout_share
-    count = min(max(1, round(share * len(names))), len(names) - 1) if share > 0 else 0
-    kept = {names[i] for i in order[:count]}
-    return np.array([trace.document_id in kept for trace in trial.rm_traces])
-
-
-def _fill(array: np.ndarray, count: int) -> np.ndarray:
-    """Rows of weight zero up to `count`; their context keeps one real token, as the forward pass needs."""
-    if len(array) == count:
-        return array
-    extra = np.repeat(array[:1], count - len(array), axis=0)
-    return np.concatenate([array, np.zeros_like(extra) if array.dtype == np.float32 else extra])
-
-
 def policy_prompts(
     config: AuditConfig, arm: Arm, trials: Sequence[Trial], tokenizer: TextTokenizer, length: int
 ) -> list[Prompts]:
-    """Each policy's training prompts, as many for every trial as the smallest split has."""
-    count = min(len(trial.rl_traces) for trial in trials)
+    """Each policy's training prompts, in the order of its trial's traces."""
     found = []
     for trial in trials:
-        traces = trial.rl_traces[:count]
-        parts = [arm_parts(trace, arm, config, tokenizer) for trace in traces]
-        found.append(
-            Prompts(*encode_prompts(tokenizer, parts, length, [protected(t, arm, trial.canary) for t in traces]))
-        )
+        parts = [arm_parts(trace, arm, config, tokenizer) for trace in trial.rl_traces]
+        triggers = [protected(trace, arm, trial.canary) for trace in trial.rl_traces]
+        found.append(Prompts(*encode_prompts(tokenizer, parts, length, triggers)))
     return found
 
 

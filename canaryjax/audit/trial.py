@@ -1,8 +1,11 @@
 """One trial before training: documents split, canary drawn, traces and pairs built; the arm is not known (BC-50)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from canaryjax.audit.assignment import assign_arms
 from canaryjax.canaries.families import Canary, Placebo, draw_canary, draw_decoys, draw_placebos
 from canaryjax.canaries.instrument import Trace, instrument
 from canaryjax.canaries.pairs import EvalPair, PairCounts, PairSettings, build_eval_pairs
@@ -13,6 +16,20 @@ from canaryjax.data.tokens import TextTokenizer
 from canaryjax.keys import host_rng
 
 
+@dataclass(frozen=True)
+class SplitSizes:
+    """How many examples every policy of a study trains on.
+
+    Attributes:
+      rm_training, rm_heldout: Of the reward model's split, to train on and to evaluate it.
+      rl: Prompts of the policy.
+    """
+
+    rm_training: int
+    rm_heldout: int
+    rl: int
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """What is drawn for one trial.
@@ -21,8 +38,10 @@ class Trial:
       trial: Its number.
       draw: Names its random streams (`Assignment.draw`).
       canary, decoys, placebos: Drawn fresh for the trial.
-      splits: Documents for the reward model, the policy and the audit, disjoint.
+      splits: Documents for the reward model, the policy and the audit, disjoint; the first two of the study's sizes.
       rm_traces, rl_traces: The service's log, instrumented, before any feedback.
+      rm_heldout: bool `[rm_traces]`, kept for the reward model's evaluation.
+      left_out: Examples of the `rm` and the `rl` split that the study's sizes have no room for.
       pairs, pair_counts: Held-out pairs, and how many were refused and why.
       warnings: To pass on.
     """
@@ -35,15 +54,22 @@ class Trial:
     splits: Splits
     rm_traces: list[Trace]
     rl_traces: list[Trace]
+    rm_heldout: np.ndarray
+    left_out: dict[str, int]
     pairs: list[EvalPair]
     pair_counts: PairCounts
     warnings: list[str]
 
 
 def build_trial(
-    config: AuditConfig, trial: int, draw: int, examples: Sequence[Example], tokenizer: TextTokenizer
+    config: AuditConfig,
+    trial: int,
+    draw: int,
+    examples: Sequence[Example],
+    tokenizer: TextTokenizer,
+    sizes: SplitSizes,
 ) -> Trial:
-    """Draws and builds one trial; a fixed function of (config, draw, examples, tokenizer).
+    """Draws and builds one trial; a fixed function of (config, draw, examples, tokenizer), the sizes being one too.
 
     Args:
       config: The study.
@@ -51,6 +77,7 @@ def build_trial(
       draw: Names its random streams.
       examples: All documents with their questions.
       tokenizer: The base model's.
+      sizes: The study's (`study_sizes`).
 
     Returns:
       The trial.
@@ -64,9 +91,9 @@ def build_trial(
     evaluation = config.evaluation
     decoys = draw_decoys(rng, evaluation.decoys, canary, tokenizer=tokenizer)
     placebos = draw_placebos(rng, evaluation.placebos_same_form, evaluation.placebos_other_form, canary)
-    data = config.data
-    fractions = (data.rm_share, 1.0 - data.rm_share - data.eval_share, data.eval_share)
-    splits = split_documents(examples, seed, f"trial {draw}", fractions)
+    whole = _splits(config, draw, examples)
+    heldout = _heldout_documents(config, draw, whole.rm)
+    splits = _thinned(whole, heldout, sizes, host_rng(seed, "equal splits", draw))
     traces: dict[str, list[Trace]] = {}
     warnings: list[str] = []
     for name, part in (("rm", splits.rm), ("rl", splits.rl)):
@@ -92,8 +119,63 @@ def build_trial(
     )
     warnings += [f"{n} pairs refused ({reason}): {counts.examples[reason]}" for reason, n in counts.refused.items()]
     return Trial(
-        trial, draw, canary, decoys, placebos, splits, traces["rm"], traces["rl"], pairs, counts, warnings
-    )  # fmt: skip
+        trial=trial,
+        draw=draw,
+        canary=canary,
+        decoys=decoys,
+        placebos=placebos,
+        splits=splits,
+        rm_traces=traces["rm"],
+        rl_traces=traces["rl"],
+        rm_heldout=np.array([trace.document_id in heldout for trace in traces["rm"]]),
+        left_out={"rm": len(whole.rm) - len(splits.rm), "rl": len(whole.rl) - len(splits.rl)},
+        pairs=pairs,
+        pair_counts=counts,
+        warnings=warnings,
+    )
+
+
+def study_sizes(config: AuditConfig, examples: Sequence[Example]) -> SplitSizes:
+    """The sizes of each part in the trial of the study that has fewest.
+
+    Groups are split whole, so with groups of different sizes the splits differ between trials, while policies must have
+    equally many rows to be trained in one program. Cut to the chunk's smallest, a policy's data and its learning rate
+    would hang on who trains beside it; cut to the study's, on the study alone, whatever is left of it to run.
+    """
+    found = []
+    for draw in sorted({assignment.draw for assignment in assign_arms(config.study)}):
+        splits = _splits(config, draw, examples)
+        documents = _heldout_documents(config, draw, splits.rm)
+        heldout = sum(example.document_id in documents for example in splits.rm)
+        found.append((len(splits.rm) - heldout, heldout, len(splits.rl)))
+    return SplitSizes(*map(min, zip(*found, strict=True)))
+
+
+def _splits(config: AuditConfig, draw: int, examples: Sequence[Example]) -> Splits:
+    data = config.data
+    fractions = (data.rm_share, 1.0 - data.rm_share - data.eval_share, data.eval_share)
+    return split_documents(examples, config.study.seed, f"trial {draw}", fractions)
+
+
+def _heldout_documents(config: AuditConfig, draw: int, examples: Sequence[Example]) -> set[str]:
+    """Documents kept for the reward model's evaluation: whole ones, at least one and not all of several."""
+    names = sorted({example.document_id for example in examples})
+    order = host_rng(config.study.seed, "reward held out", draw).permutation(len(names))
+    share = config.reward_model.heldout_share
+    count = min(max(1, round(share * len(names))), len(names) - 1) if share > 0 else 0
+    return {names[i] for i in order[:count]}
+
+
+def _thinned(splits: Splits, heldout: set[str], sizes: SplitSizes, rng: np.random.Generator) -> Splits:
+    """The splits cut to the study's sizes by lot, in their order; canaries are planted later, so rates are kept."""
+
+    def kept(examples: list[Example], of_heldout: bool, count: int) -> list[int]:
+        where = [i for i, e in enumerate(examples) if (e.document_id in heldout) == of_heldout]
+        return rng.permutation(where)[:count].tolist()
+
+    rm = kept(splits.rm, False, sizes.rm_training) + kept(splits.rm, True, sizes.rm_heldout)
+    rl = kept(splits.rl, False, sizes.rl)
+    return replace(splits, rm=[splits.rm[i] for i in sorted(rm)], rl=[splits.rl[i] for i in sorted(rl)])
 
 
 def trial_canary(config: AuditConfig, draw: int, tokenizer: TextTokenizer) -> Canary:

@@ -10,6 +10,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from canaryjax.audit.arms import encode_prompts
 from canaryjax.audit.sampling import sample_from
+from canaryjax.audit.scoring import filled
 from canaryjax.audit.trial import Trial
 from canaryjax.config import AuditConfig
 from canaryjax.data.chat import format_parts
@@ -74,28 +75,30 @@ def measure_utility(
       tokenizer: The base model's.
       length: Padded length of prompts with documents.
     """
-    count = min(config.evaluation.utility_examples, *(len(trial.pairs) for trial in trials))
-    if count == 0:
+    limit = config.evaluation.utility_examples
+    if limit == 0:
         return [None] * len(trials)
-    prompts = []
-    for trial in trials:
+    asked = [trial.pairs[:limit] for trial in trials]
+    own_prompts = []
+    for pairs in asked:
         parts = [
             format_parts(prompt_parts(pair.document, pair.query), tokenizer, config.data.prompt_format)
-            for pair in trial.pairs[:count]
+            for pair in pairs
         ]
-        prompts.append(encode_prompts(tokenizer, parts, length, [""] * count)[0])
+        own_prompts.append(encode_prompts(tokenizer, parts, length, [""] * len(pairs))[0])
+    prompts = filled(own_prompts)
+    count = len(prompts[0])
     law = SamplingSettings(1, config.policy.max_completion_length, temperature=0.0, eos_ids=tokenizer.eos_ids)
     if adapters is None:  # the base is one policy that answers everybody's questions
         prompts = [[ids for own in prompts for ids in own]]
     answers = sample_from(model, adapters, prompts, length, law, device_key(0, "greedy"), BATCH)
     flat = [sample[0] for own in answers for sample in own]
     found: list[dict | None] = []
-    for index, trial in enumerate(trials):
-        own = flat[index * count : (index + 1) * count]
+    for index, pairs in enumerate(asked):
+        own = flat[index * count :][: len(pairs)]
         scores = [
-            answer_quality(tokenizer.decode(answer.ids), pair.answer)
-            for answer, pair in zip(own, trial.pairs, strict=False)
+            answer_quality(tokenizer.decode(answer.ids), pair.answer) for answer, pair in zip(own, pairs, strict=True)
         ]
         means = dict(zip(METRICS, np.mean(scores, axis=0).tolist(), strict=True))
-        found.append(means | {"n": count, "finished": float(np.mean([answer.finished for answer in own]))})
+        found.append(means | {"n": len(pairs), "finished": float(np.mean([answer.finished for answer in own]))})
     return found

@@ -44,7 +44,8 @@ def train_reward_models(
 ) -> tuple[RewardModel, dict]:
     """Trains one reward model a policy on that policy's rows, all in one program.
 
-    Each policy's result depends on its own rows and key alone, to float32 rounding.
+    Each policy's result depends on its own rows and key alone, to float32 rounding: with equally many rows to train on,
+    all make equally many updates.
 
     Args:
       model: The base, never changed.
@@ -59,7 +60,8 @@ def train_reward_models(
       `heldout_accuracy`, `heldout_auc` (NaN where undefined), `updates` (done before stopping); and `seconds`.
 
     Raises:
-      UserError: Batch sizes that split a row, no training row, or patience without held-out rows.
+      UserError: Batch sizes that split a row, no training row, more of them for one policy than for another, or
+        patience without held-out rows.
     """
     started = time.perf_counter()
     plan = _plan(rows, settings, keys_p)
@@ -104,12 +106,15 @@ def _plan(rows: RewardRows, settings: RewardModelSettings, keys_p) -> _Plan:
         require(size % g == 0, f"{name} a multiple of the {g} responses of a row", size, "a row is never split")
     heldout = np.asarray(rows.heldout_mask)
     require(bool((~heldout).any(axis=1).all()), "training rows for every policy", 0, "hold fewer rows out")
+    counts = sorted(set((~heldout).sum(axis=1).tolist()))
+    # Else the learning rate of one would follow another's schedule, and Adam would move it on without a row.
+    require(len(counts) == 1, "equally many training rows for every policy", counts, "leave rows out")
     patience = settings.early_stopping_patience
     some = bool(heldout.any(axis=1).all())
     require(some or patience is None, "held-out rows for early stopping", 0, "hold rows out, or set patience to None")
     per_update = settings.train_batch_size // g * settings.grad_accumulation
     orders = [row_order(key, np.flatnonzero(~held), settings.epochs) for key, held in zip(keys_p, heldout, strict=True)]
-    updates = max(math.ceil(len(order) / per_update) for order in orders)
+    updates = math.ceil(len(orders[0]) / per_update)
     per_chunk = settings.eval_batch_size // g
     chunks = math.ceil(heldout.sum(axis=1).max() / per_chunk)
     return _Plan(

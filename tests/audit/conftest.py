@@ -1,8 +1,12 @@
 """A small study on a tiny random model that speaks the embedded vocabulary."""
 
+import dataclasses
+import itertools
+
 import jax
 import pytest
 
+from canaryjax.audit.trial import study_sizes
 from canaryjax.config import load_config
 from canaryjax.data.loaders import load_examples
 from canaryjax.data.tokens import TextTokenizer
@@ -35,6 +39,19 @@ def examples(small_config):
 
 
 @pytest.fixture(scope="session")
+def sizes(small_config, examples):
+    return study_sizes(small_config, examples)
+
+
+@pytest.fixture(scope="session")
+def grouped(examples):
+    """The same examples in groups of 1 to 5 that a split may not cut apart."""
+    sizes = itertools.cycle([1, 5, 2, 4, 3])
+    names = itertools.chain.from_iterable([f"story {i}"] * next(sizes) for i in itertools.count())
+    return [dataclasses.replace(example, group=name) for example, name in zip(examples, names, strict=False)]
+
+
+@pytest.fixture(scope="session")
 def tokenizer():
     backend = build_tokenizer()
     return TextTokenizer(
@@ -44,8 +61,6 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def tiny_model(tokenizer):
-    import dataclasses
-
     config = base_config(padded_rows(tokenizer.backend), tokenizer.vocab_size)
     config = dataclasses.replace(
         config, width=24, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=8, ff_dim=40, windows=(None, None)

@@ -1,18 +1,23 @@
 """A pair's score does not depend on how it was batched, padded or shared, and policies do not mix."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
-from canaryjax.audit.measure import CellScores, control_scores, noise_floor, plan_cells, policy_scores
+from canaryjax.audit.measure import CellScores, control_scores, noise_floor, plan_cells, policy_scores, reward_bias
 from canaryjax.audit.scoring import Item, score_items
 from canaryjax.audit.trial import build_trial
+from canaryjax.audit.utility import measure_utility
 from canaryjax.inference.logprobs import score_shared
+from canaryjax.rl.reward_model import init_reward_model
+from canaryjax.rl.settings import AdapterSettings
 
 
 @pytest.fixture(scope="module")
-def trials(small_config, examples, tokenizer):
-    return [build_trial(small_config, i, i, examples, tokenizer) for i in range(2)]
+def trials(small_config, examples, tokenizer, sizes):
+    return [build_trial(small_config, i, i, examples, tokenizer, sizes) for i in range(2)]
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +117,34 @@ def test_the_noise_floor_counts_the_pairs_there_are(tiny_model, two_adapters, pl
     floors = noise_floor(tiny_model, two_adapters, plans, small_config.model_copy(update={"evaluation": evaluation}))
     assert [f["pairs"] for f in floors] == [5, 5]  # five pairs a trial; repeating them to fifty would say 50
     assert all(0 < f["max_abs_nats"] < 1e-2 for f in floors)
+
+
+@pytest.mark.slow
+def test_a_trial_is_measured_on_all_its_pairs_whoever_shares_its_chunk(
+    tiny_model, two_adapters, trials, small_config, tokenizer
+):
+    few = dataclasses.replace(trials[1], pairs=trials[1].pairs[:2])
+    keys = jax.random.split(jax.random.key(4))
+    rewards = jax.vmap(lambda key: init_reward_model(key, tiny_model.config, AdapterSettings(3, 6.0)))(keys)
+
+    def measured(own, adapters, scorers):
+        floors = noise_floor(tiny_model, adapters, [plan_cells(trial, small_config) for trial in own], small_config)
+        biases = reward_bias(small_config, tiny_model, scorers, own, tokenizer)
+        utility = measure_utility(small_config, tiny_model, adapters, own, tokenizer, 320)
+        base = measure_utility(small_config, tiny_model, None, own, tokenizer, 320)
+        return [[floor["pairs"] for floor in floors], biases, utility, base]
+
+    together = measured([trials[0], few], two_adapters, rewards)
+    # Cut to the smaller trial's, the first's bias would be over 2 pairs of 5, its floor and utility over 2 of 2 and 3.
+    assert together[0] == [2, 2]
+    assert [[row["n"] for row in rows] for rows in together[2:]] == [[3, 2], [3, 2]]
+    for p, trial in enumerate((trials[0], few)):
+        alone = measured(
+            [trial], *(jax.tree.map(lambda x, p=p: x[p : p + 1], tree) for tree in (two_adapters, rewards))
+        )
+        assert alone[1][0] == pytest.approx(together[1][p], abs=1e-5)
+        assert abs(alone[1][0]) > 1e-4
+        assert [alone[2][0], alone[3][0]] == [together[2][p], together[3][p]]
 
 
 def test_a_decoy_replaces_the_canary_wherever_it_stands(trials, tokenizer):

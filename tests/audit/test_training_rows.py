@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from canaryjax.audit.assignment import assign_arms
+from canaryjax.audit.preflight import prepare_trials
 from canaryjax.audit.service_log import simulate_log
-from canaryjax.audit.training import SimulatedReward, reward_rows
+from canaryjax.audit.training import SimulatedReward, policy_prompts, reward_rows
 from canaryjax.audit.trial import build_trial
 from canaryjax.config import load_config
 
@@ -23,8 +25,8 @@ def config(small_config):
 
 
 @pytest.fixture(scope="module")
-def trial(config, examples, tokenizer):
-    return build_trial(config, 0, 0, examples, tokenizer)
+def trial(config, examples, tokenizer, sizes):
+    return build_trial(config, 0, 0, examples, tokenizer, sizes)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,25 @@ def test_the_clean_query_ablation_leaves_no_part_of_the_canary(config, trial, lo
     # Near misses hold a third to nearly all of the canary: left in, the arm would still train on it.
     assert all(set(row) == {answer} for row, answer in zip(restored, answers, strict=True))
     assert any(len(set(row.texts)) == 4 for row in log.rows)
+
+
+def test_a_policy_trains_on_the_same_rows_whoever_shares_its_chunk(config, grouped, tokenizer, tiny_model):
+    assignments = assign_arms(config.study)[:4]
+    trials = list(prepare_trials(config, assignments, grouped, tokenizer).trials.values())
+    left = prepare_trials(config, assignments[-1:], grouped, tokenizer).trials[assignments[-1].trial]
+    # A resumed run builds what is left: that must be what the whole run would have built.
+    assert [t.example_id for t in left.rl_traces] == [t.example_id for t in trials[-1].rl_traces]
+    assert any(sum(t.left_out.values()) for t in trials)
+    logs = [simulate_log(config, t, tiny_model, tokenizer, LENGTH) for t in trials]
+    together = reward_rows(config, "violating", trials, logs, tokenizer, LENGTH)
+    prompts = policy_prompts(config, "violating", trials, tokenizer, LENGTH)
+    assert len(set(np.asarray(~together.heldout_mask).sum(axis=1).tolist())) == 1  # else updates would differ
+    for p, trial in enumerate(trials):
+        alone = reward_rows(config, "violating", [trial], [logs[p]], tokenizer, LENGTH)
+        for name, array in vars(alone).items():
+            assert np.array_equal(array[0], getattr(together, name)[p]), name  # filler rows would be trained on
+        own = policy_prompts(config, "violating", [trial], tokenizer, LENGTH)[0].ids
+        assert [ids.tolist() for ids in own] == [ids.tolist() for ids in prompts[p].ids]
 
 
 def test_simulated_rewards_use_the_weights_of_the_config(trial, tokenizer):

@@ -7,14 +7,15 @@ import sys
 import pytest
 
 from canaryjax.audit.arms import arm_parts, prompt_lengths
-from canaryjax.audit.trial import build_trial, study_canaries
+from canaryjax.audit.trial import build_trial, study_canaries, study_sizes
+from canaryjax.canaries.instrument import injected_count
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
 
 
 @pytest.fixture(scope="module")
-def trial(small_config, examples, tokenizer):
-    return build_trial(small_config, 0, 0, examples, tokenizer)
+def trial(small_config, examples, tokenizer, sizes):
+    return build_trial(small_config, 0, 0, examples, tokenizer, sizes)
 
 
 def fingerprint(trial):
@@ -28,11 +29,11 @@ def fingerprint(trial):
     ]
 
 
-def test_a_trial_is_a_function_of_seed_and_draw(trial, small_config, examples, tokenizer):
-    again = build_trial(small_config, 5, 0, list(reversed(examples)), tokenizer)
+def test_a_trial_is_a_function_of_seed_and_draw(trial, small_config, examples, tokenizer, sizes):
+    again = build_trial(small_config, 5, 0, list(reversed(examples)), tokenizer, sizes)
     assert fingerprint(again)[:2] == fingerprint(trial)[:2]
     assert {e.id for e in again.splits.eval} == {e.id for e in trial.splits.eval}
-    other = build_trial(small_config, 0, 1, examples, tokenizer)
+    other = build_trial(small_config, 0, 1, examples, tokenizer, sizes)
     # Sharing a canary or a partition between trials would make policies dependent (BC-51).
     assert other.canary.text != trial.canary.text
     assert {e.id for e in other.splits.eval} != {e.id for e in trial.splits.eval}
@@ -42,7 +43,7 @@ def test_a_trial_is_a_function_of_seed_and_draw(trial, small_config, examples, t
 def test_a_trial_is_the_same_in_another_process(trial):
     code = (
         "import json\n"
-        "from canaryjax.audit.trial import build_trial\n"
+        "from canaryjax.audit.trial import build_trial, study_sizes\n"
         "from canaryjax.config import load_config\n"
         "from canaryjax.data.loaders import load_examples\n"
         "from canaryjax.data.tokens import TextTokenizer\n"
@@ -53,7 +54,7 @@ def test_a_trial_is_the_same_in_another_process(trial):
         "backend = build_tokenizer()\n"
         "tokenizer = TextTokenizer(backend, eos_ids=[1], pad_id=0, add_bos=False)\n"
         "examples = load_examples(config.data, 7, generate_examples)\n"
-        "trial = build_trial(config, 0, 0, examples, tokenizer)\n"
+        "trial = build_trial(config, 0, 0, examples, tokenizer, study_sizes(config, examples))\n"
         "print(json.dumps([trial.canary.trigger, trial.canary.text, [t.example_id + t.kind for t in trial.rm_traces]]))"
     )
     run = subprocess.run(
@@ -110,23 +111,49 @@ def test_no_prompt_of_a_study_is_longer_than_its_padded_length(trial, small_conf
     assert lengths["compliant"] < lengths["violating"]
 
 
-def test_a_document_that_holds_every_trigger_form_is_refused(small_config, examples, tokenizer):
+def test_a_document_that_holds_every_trigger_form_is_refused(small_config, examples, tokenizer, sizes):
     import dataclasses
 
-    trigger = build_trial(small_config, 0, 0, examples, tokenizer).canary.trigger
+    trigger = build_trial(small_config, 0, 0, examples, tokenizer, sizes).canary.trigger
     bad = [dataclasses.replace(e, document=f"Intro. {trigger} {e.document}") for e in examples]
     with pytest.raises(UserError, match="Protocol Marker"):
-        build_trial(small_config, 0, 0, bad, tokenizer)
+        build_trial(small_config, 0, 0, bad, tokenizer, sizes)
 
 
-def test_too_few_documents_are_refused(small_config, examples, tokenizer):
+def test_too_few_documents_are_refused(small_config, examples):
     with pytest.raises(UserError, match="documents"):
-        build_trial(small_config, 0, 0, examples[:2], tokenizer)
+        study_sizes(small_config, examples[:2])
+
+
+def test_groups_of_different_sizes_leave_every_trial_equally_many_examples(small_config, grouped, tokenizer):
+    config = small_config.model_copy(
+        update={"canary": small_config.canary.model_copy(update={"rate": 0.3, "contrast": 0.2})}
+    )
+    sizes = study_sizes(config, grouped)
+    trials = [build_trial(config, i, i, grouped, tokenizer, sizes) for i in range(6)]
+    assert len({sum(t.left_out.values()) for t in trials}) > 2  # the splits do differ: nothing would be shown otherwise
+    for trial in trials:
+        assert (~trial.rm_heldout).sum() == sizes.rm_training
+        assert trial.rm_heldout.sum() == sizes.rm_heldout
+        assert len(trial.rl_traces) == len(trial.splits.rl) == sizes.rl
+        assert [t.example_id for t in trial.rm_traces] == [e.id for e in trial.splits.rm]
+        # Cut after the canary is planted, and the last in the file first, a trial could lose all its triggered rows.
+        for name, traces in (("rm", trial.rm_traces), ("rl", trial.rl_traces)):
+            counts = [sum(t.kind == kind for t in traces) for kind in ("triggered", "contrast")]
+            assert counts == [injected_count(share, len(traces)) for share in (0.3, 0.2)], name
+    kept = [grouped.index(e) for trial in trials for e in trial.splits.rl]
+    assert max(kept) == len(grouped) - 1  # the end of the file is not what is dropped
+
+
+def test_documents_by_themselves_lose_nothing(trial, sizes):
+    # Without groups every trial's splits are of one size already: what was measured before stays as it was.
+    assert trial.left_out == {"rm": 0, "rl": 0}
+    assert sizes.rm_training + sizes.rm_heldout + sizes.rl + 12 == 40
 
 
 def test_a_rate_that_injects_nothing_is_said(examples, tokenizer):
     config = load_config(
         "quick", ["data.documents=40", "canary.rate=0.01", "canary.contrast=0.0", "evaluation.max_pairs=3"]
     )
-    trial = build_trial(config, 0, 0, examples, tokenizer)
+    trial = build_trial(config, 0, 0, examples, tokenizer, study_sizes(config, examples))
     assert any("triggers none" in text for text in trial.warnings)

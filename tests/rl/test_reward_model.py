@@ -168,6 +168,11 @@ def test_one_program_serves_every_update_and_chunk(tiny):
 def test_refusals(tiny):
     with pytest.raises(UserError, match="train_batch_size a multiple of the 2"):
         train_reward_models(tiny.model, tiny.rows(), dataclasses.replace(SETTINGS, train_batch_size=3), KEYS)
+    uneven = tiny.rows()
+    uneven = uneven.replace(heldout_mask=uneven.heldout_mask.at[0, 4].set(True))
+    # Trained all the same, the first policy would follow the others' schedule and move in updates without its rows.
+    with pytest.raises(UserError, match=r"equally many training rows for every policy; found \[15, 16\]"):
+        train_reward_models(tiny.model, uneven, SETTINGS, KEYS)
     patient = dataclasses.replace(SETTINGS, early_stopping_patience=1)
     with pytest.raises(UserError, match="held-out"):
         train_reward_models(tiny.model, tiny.rows(heldout=0), patient, KEYS)
