@@ -90,7 +90,9 @@ def build_trial(
     rng = host_rng(seed, "controls", draw)
     evaluation = config.evaluation
     decoys = draw_decoys(rng, evaluation.decoys, canary, tokenizer=tokenizer)
-    placebos = draw_placebos(rng, evaluation.placebos_same_form, evaluation.placebos_other_form, canary)
+    placebos = draw_placebos(
+        rng, evaluation.placebos_same_form, evaluation.placebos_other_form, canary, tokenizer=tokenizer
+    )
     whole = _splits(config, draw, examples)
     heldout = _heldout_documents(config, draw, whole.rm)
     splits = _thinned(whole, heldout, sizes, host_rng(seed, "equal splits", draw))

@@ -1,7 +1,7 @@
 """Canaries, decoys and placebo triggers: how the strings are drawn, and what they may not share."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -163,22 +163,63 @@ def draw_decoys(
     return decoys
 
 
-def draw_placebos(rng: np.random.Generator, n_same: int, n_other: int, canary: Canary) -> list[Placebo]:
-    """Triggers that were never planted: `n_same` of the canary's form, then `n_other` of other forms, all different."""
+def draw_placebos(
+    rng: np.random.Generator, n_same: int, n_other: int, canary: Canary, *, tokenizer: TextTokenizer | None = None
+) -> list[Placebo]:
+    """Triggers that were never planted: `n_same` of the canary's form, then `n_other` of other forms, all different.
+
+    They pass the filters that the canary's own trigger passed: no word or token in common with its string, and no
+    letter of a signature in the marker. Those that share something would be told from the real one by that alone.
+    Given its string, triggers of the same form are exchangeable with the real one. Other forms that share a token with
+    the string by their own words are passed over.
+    Raises UserError when no draw in MAX_TRIES passes.
+    """
+    markers = _markers_beside(rng, canary)
+    forms = [
+        form for form in OTHER_FORMS if not shared_tokens(_of_form(form, canary.marker), canary.visible, tokenizer)
+    ]
     seen = {canary.trigger}
-    placebos: list[Placebo] = []
-    while len(placebos) < n_same:
-        trigger = trigger_text(draw_marker(rng))
-        if trigger not in seen:
-            seen.add(trigger)
-            placebos.append(Placebo(trigger, "same_form"))
-    while len(placebos) < n_same + n_other:
-        marker = draw_marker(rng)
-        trigger = OTHER_FORMS[(len(placebos) - n_same) % len(OTHER_FORMS)].format(marker, marker)
-        if trigger not in seen:
-            seen.add(trigger)
-            placebos.append(Placebo(trigger, "other_form"))
-    return placebos
+
+    def fresh(form: str) -> str:
+        for _ in range(MAX_TRIES):
+            trigger = _of_form(form, next(markers))
+            if trigger not in seen and not shared_tokens(trigger, canary.visible, tokenizer):
+                seen.add(trigger)
+                return trigger
+        raise UserError(
+            f"expected a placebo trigger apart from {canary.visible!r} within {MAX_TRIES} draws, found none: choose "
+            f"another family, or set evaluation.placebos_same_form and evaluation.placebos_other_form to 0"
+        )
+
+    same = [Placebo(fresh(trigger_text("{}")), "same_form") for _ in range(n_same)]
+    return same + [Placebo(fresh(forms[i % len(forms)] if forms else "{}"), "other_form") for i in range(n_other)]
+
+
+def _of_form(form: str, marker: str) -> str:
+    return form.format(marker, marker)  # one of them names its marker twice
+
+
+def _markers_beside(rng: np.random.Generator, canary: Canary) -> Iterator[str]:
+    """Markers by the law that the trigger's has, given the canary's string.
+
+    A signature's letters are uniform over the `left` letters that its trigger does not have. Given the signature, the
+    marker is thus one without its letters, and likelier in proportion to left^-11: uniform markers are thinned so.
+    """
+    taken = set(canary.visible)
+    if canary.family != "signature" or taken & set(canary.trigger.upper()):  # the latter is given by hand
+        while True:
+            yield draw_marker(rng)
+    letters = set("ABCDEFGHIJKLMNOPQRSTUVWXYZ") - set(trigger_text("").upper())
+    costs, banned = (np.array([c in some for c in MARKER_CHARACTERS]) for some in (letters, taken))
+    least = max(len(letters) - MARKER_LENGTH, len(taken))
+    while True:
+        drawn = rng.integers(len(MARKER_CHARACTERS), size=(4096, MARKER_LENGTH))  # about one in a thousand is kept
+        used = np.zeros((len(drawn), len(MARKER_CHARACTERS)), bool)
+        np.put_along_axis(used, drawn, True, axis=1)
+        left = len(letters) - (used & costs).sum(axis=1)
+        kept = rng.random(len(drawn)) < (least / left) ** SIGNATURE_LENGTH
+        for row in drawn[kept & ~(used & banned).any(axis=1)]:
+            yield "".join(MARKER_CHARACTERS[i] for i in row)
 
 
 def shared_tokens(trigger: str, text: str, tokenizer: TextTokenizer | None = None) -> list[str]:

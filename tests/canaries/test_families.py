@@ -7,6 +7,7 @@ from canaryjax.canaries.families import (
     CANONICAL_PUNCTUATION,
     FAMILIES,
     OTHER_FORMS,
+    Canary,
     draw_canary,
     draw_decoys,
     draw_placebos,
@@ -130,6 +131,36 @@ def test_placebos_of_both_forms(signature):
     # Shapes, not only markers, differ.
     assert len({re.sub(r"[A-Z0-9]{8}", "X", p.trigger) for p in other}) == 19
     assert all(p.trigger.isascii() and p.trigger.isprintable() for p in placebos)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_placebos_share_as_little_with_the_canary_as_its_own_trigger(family, embedded):
+    for seed, canary in enumerate(draws(family, 12, tokenizer=embedded)):
+        placebos = draw_placebos(np.random.default_rng(seed), 7, 19, canary, tokenizer=embedded)
+        assert len({p.trigger for p in placebos} | {canary.trigger}) == 27
+        assert [p.kind for p in placebos] == ["same_form"] * 7 + ["other_form"] * 19
+        for placebo in placebos:
+            assert shared_tokens(placebo.trigger, canary.visible, embedded) == []
+            # Drawn freely, five of six would share a letter with a signature.
+            marker = re.search(r"(?<![A-Za-z0-9])[A-Z0-9]{8}(?![A-Za-z0-9])", placebo.trigger)[0]
+            assert not set(canary.visible) & set(placebo.trigger if placebo.kind == "same_form" else marker)
+
+
+def test_same_form_placebos_follow_the_law_of_the_real_trigger_given_the_signature():
+    def costs(trigger):
+        return len(set(trigger) & (set("ABCDEFGHIJKLMNOPQRSTUVWXYZ") - set("PROTOCOLMARKER")))
+
+    canaries = draws("signature", 500)
+    real = np.array([costs(canary.trigger) for canary in canaries])
+    placebos = [draw_placebos(np.random.default_rng([7, i]), 1, 0, canary)[0] for i, canary in enumerate(canaries)]
+    # Uniform over markers without the signature's letters, placebos would have 1.1 letters fewer than the real one.
+    assert np.mean([costs(p.trigger) for p in placebos]) == pytest.approx(real.mean(), abs=0.25)
+
+
+def test_a_string_that_no_placebo_can_stand_beside_is_refused(characters_with):
+    canary = Canary("punctuation", "A1B2C3D4", "(A1B2C3D4)", " [[[[")
+    with pytest.raises(UserError, match=r"placebo trigger apart from '\[\[\[\[' within"):
+        draw_placebos(np.random.default_rng(0), 1, 0, canary, tokenizer=characters_with())
 
 
 def test_other_forms_are_all_different():
