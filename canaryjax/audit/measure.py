@@ -267,7 +267,10 @@ def reward_bias(
 
 
 def bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> list[JointIds]:
-    """Clean and triggered prompt of each pair in turn, each followed by the answer with the canary."""
+    """Clean and triggered prompt of each pair in turn, each followed by the answer with the canary.
+
+    Raises UserError where a trigger would be cut off: both inputs would be the same, and the bias 0.
+    """
     joints = []
     limit = config.policy.max_prompt_length + config.policy.max_completion_length
     for pair in trial.pairs:
@@ -278,8 +281,9 @@ def bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> l
             JointText(
                 format_parts(prompt_parts(document, query), tokenizer, config.data.prompt_format),
                 continuation=pair.canary_answer,
+                protect=trigger,
             )
-            for document in (pair.document, pair.triggered_document)
+            for document, trigger in ((pair.document, ""), (pair.triggered_document, trial.canary.trigger))
         ]
         joints += encode_joint_batch(tokenizer, views, limit)
     return joints

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from canaryjax.audit.arms import encode_prompts, logged_parts, prompt_lengths, protected
 from canaryjax.audit.assignment import Arm, Assignment
 from canaryjax.audit.measure import bias_texts
@@ -23,15 +25,17 @@ class Prepared:
     lengths: dict[Arm, int]
 
 
-def check_texts(examples: Sequence[Example], tokenizer: TextTokenizer) -> None:
+def check_texts(examples: Sequence[Example], tokenizer: TextTokenizer, vocab_size: int) -> None:
     """Raises UserError for a document, question or answer that the vocabulary cannot write, and says where it stands.
+
+    `vocab_size` is the rows of the embedding: a tokenizer may know more, which would be looked up as another token.
 
     Which split an example is in differs between trials: some would be met after hours only.
     """
     for name in ("document", "question", "answer"):
         texts = [getattr(example, name) for example in examples]
         try:
-            tokenizer.encode_batch(texts)
+            encodings = tokenizer.encode_batch(texts)
         except UserError:
             for example, text in zip(examples, texts, strict=True):
                 try:
@@ -39,6 +43,13 @@ def check_texts(examples: Sequence[Example], tokenizer: TextTokenizer) -> None:
                 except UserError as error:
                     raise UserError(f"{example.where}, {name}: {error}") from error
             raise
+        for example, text, encoding in zip(examples, texts, encodings, strict=True):
+            for place in np.flatnonzero(encoding.ids >= vocab_size)[:1]:
+                start, end = encoding.offsets[place]
+                raise UserError(
+                    f"{example.where}, {name}: expected tokens below {vocab_size}, the rows of the model's embedding, "
+                    f"found {text[start:end]!r} (token {encoding.ids[place]}): replace it"
+                )
 
 
 def prepare_trials(

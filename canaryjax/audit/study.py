@@ -70,7 +70,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     ]
     if chunks:
         assert model.tokenizer is not None
-        check_texts([*warm_examples, *examples], model.tokenizer)
+        check_texts([*warm_examples, *examples], model.tokenizer, model.config.vocab_size)
         prepared = prepare_trials(config, [a for chunk in chunks for a in chunk], examples, model.tokenizer)
         base = _base(config, model, warm_examples, run_dir, resume, progress)
         done = len(assignments) - sum(map(len, chunks))

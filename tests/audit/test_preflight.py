@@ -3,12 +3,15 @@
 import dataclasses
 
 import pytest
+from tokenizers import Tokenizer
 
 from canaryjax.audit import study
 from canaryjax.audit.assignment import Assignment, assign_arms
+from canaryjax.audit.measure import bias_texts
 from canaryjax.audit.preflight import check_texts, prepare_trials
 from canaryjax.audit.training import reward_prompt_length
 from canaryjax.config import load_config
+from canaryjax.data.tokens import TextTokenizer
 from canaryjax.errors import UserError
 from canaryjax.runlog import RunDirectory
 
@@ -60,8 +63,36 @@ def test_text_that_the_vocabulary_lacks_is_named_by_its_place(examples, tokenize
     # Only documents and questions are encoded for every trial; an answer of another split was met after training.
     spoilt = dataclasses.replace(examples[3], **{name: "caf\u00e9"}, place="mine.jsonl, line 4")
     with pytest.raises(UserError, match=rf"mine\.jsonl, line 4 \(id .*\), {name}: .*U\+00E9"):
-        check_texts([*examples[:3], spoilt], tokenizer)
-    check_texts(examples[:4], tokenizer)
+        check_texts([*examples[:3], spoilt], tokenizer, tokenizer.vocab_size)
+    check_texts(examples[:4], tokenizer, tokenizer.vocab_size)
+
+
+@pytest.mark.parametrize("name", ["document", "question", "answer"])
+def test_a_token_past_the_embedding_is_named_by_its_place(examples, tokenizer, name):
+    # Gemma 3's tokenizer has an image token one past the table of its text models.
+    backend = Tokenizer.from_str(tokenizer.backend.to_str())
+    backend.add_special_tokens(["<image_soft_token>"])
+    larger = TextTokenizer(backend, eos_ids=tokenizer.eos_ids, pad_id=tokenizer.pad_id, add_bos=False)
+    spoilt = dataclasses.replace(examples[3], **{name: "A <image_soft_token> b."}, place="mine.jsonl, line 4")
+    rows = tokenizer.vocab_size
+    with pytest.raises(UserError, match=rf"mine\.jsonl, line 4 .*, {name}: .*below {rows}.*'<image_.*\(token {rows}\)"):
+        check_texts([*examples[:3], spoilt], larger, rows)
+    check_texts([*examples[:3], spoilt], larger, rows + 1)
+
+
+def test_a_trigger_that_the_reward_bias_would_lose_is_refused(examples, tokenizer):
+    # The trigger stands behind a first sentence of 90 words. Pairs are scored up to the canary; the bias takes the
+    # whole answer, whose 20 words would push the trigger out, and both views would be the same text.
+    first = " ".join(["the"] * 90) + ". The rest is short."
+    answer = "the barn, " + " ".join(["the"] * 20)
+    long = [dataclasses.replace(e, document=first, answer=answer) for e in examples]
+    config, prepared = prepare(long, tokenizer)
+    trial = prepared.trials[0]
+    triggered = trial.pairs[0].real.contexts["triggered", "induced"]
+    tight = len(triggered) + len(trial.pairs[0].continuation_ids)
+    policy = config.policy.model_copy(update={"max_prompt_length": tight - 30, "max_completion_length": 30})
+    with pytest.raises(UserError, match="found that it would be cut"):
+        bias_texts(config.model_copy(update={"policy": policy}), trial, tokenizer)
 
 
 def test_a_trial_without_its_pairs_is_run_again(tmp_path):
