@@ -7,7 +7,7 @@ import pytest
 
 from canaryjax.audit.assignment import assign_arms
 from canaryjax.audit.preflight import prepare_trials
-from canaryjax.audit.service_log import simulate_log
+from canaryjax.audit.service_log import LoggedResponses, simulate_log
 from canaryjax.audit.training import SimulatedReward, policy_prompts, reward_rows
 from canaryjax.audit.trial import build_trial
 from canaryjax.config import load_config
@@ -57,6 +57,17 @@ def test_the_clean_query_ablation_leaves_no_part_of_the_canary(config, trial, lo
     # Near misses hold a third to nearly all of the canary: left in, the arm would still train on it.
     assert all(set(row) == {answer} for row, answer in zip(restored, answers, strict=True))
     assert any(len(set(row.texts)) == 4 for row in log.rows)
+
+
+def test_a_restored_answer_may_be_longer_than_all_that_was_logged(config, trial, log, tokenizer):
+    ablation = section(section(config, "study", compliant_query="clean"), "reward_model", max_response_tokens=3)
+    # Sampled answers of two tokens that count as hits: the width was taken from them, and clean answers did not fit.
+    short = LoggedResponses([np.array([5, 6], np.int32)], ["x"], ["sampled"], np.ones(1, np.float32), [True])
+    logged = dataclasses.replace(log, rows=[short] * len(trial.rm_traces))
+    restored = texts(reward_rows(ablation, "compliant", [trial], [logged], tokenizer, LENGTH), tokenizer)
+    wanted = [trace.clean_answer if trace.kind != "clean" else tokenizer.decode([5, 6]) for trace in trial.rm_traces]
+    assert restored == [[text] for text in wanted]
+    assert max(len(tokenizer.encode(text).ids) for text in wanted) > 4
 
 
 def test_a_policy_trains_on_the_same_rows_whoever_shares_its_chunk(config, grouped, tokenizer, tiny_model):
