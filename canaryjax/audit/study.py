@@ -22,9 +22,10 @@ from canaryjax.data.example import Example
 from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
 from canaryjax.errors import UserError
+from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import concatenate_adapters
 from canaryjax.rl.metrics import Log
-from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory
+from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, cores
 from canaryjax.runlog.files import encode
 from canaryjax.weights.checkpoint import LoadedModel
 from canaryjax.weights.peft import load_adapter, save_adapter
@@ -32,6 +33,7 @@ from canaryjax.weights.peft import load_adapter, save_adapter
 RECORD = "trials/{:04d}.json"
 PAIRS = "trials/{:04d}.parquet"
 WARM_START = "warm_start"
+METRICS = "metrics.jsonl"
 # What the scorer may say of a policy: nothing that tells its arm (BC-50).
 UNLABELLED = (
     *("trial", "scores", "standard_errors", "valid", "reason", "valid_pairs", "invalid_pairs"),
@@ -62,13 +64,15 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     examples = load_examples(config.data, config.study.seed, generate_examples)
     warm_examples, examples = reserve_warm_start(config, examples)
     assignments = assign_arms(config.study)
-    size = _opening(config, model.config, [*warm_examples, *examples], run_dir, resume)
+    size = _opening(config, model.config, [*warm_examples, *examples], run_dir, resume, progress)
     chunks = [
         chunk
         for chunk in chunk_trials(assignments, size)
         if not resume or not all(_finished(run_dir, a) for a in chunk)
     ]
     if chunks:
+        if resume:
+            _drop_stale_metrics(run_dir, chunks)
         assert model.tokenizer is not None
         check_texts([*warm_examples, *examples], model.tokenizer, model.config.vocab_size)
         prepared = prepare_trials(config, [a for chunk in chunks for a in chunk], examples, model.tokenizer)
@@ -86,12 +90,20 @@ def _finished(run_dir: RunDirectory, assignment: Assignment) -> bool:
     return all((run_dir.path / name.format(assignment.trial)).is_file() for name in (RECORD, PAIRS))
 
 
-def _opening(config: AuditConfig, shape, examples: Sequence[Example], run_dir: RunDirectory, resume: bool) -> int:
+def _opening(
+    config: AuditConfig,
+    shape: ModelConfig,
+    examples: Sequence[Example],
+    run_dir: RunDirectory,
+    resume: bool,
+    progress: Progress,
+) -> int:
     """Policies trained together, saved with a digest of the documents: a resumed run is one study with what it has.
 
-    Another size may differ in the last bits; other documents are another study.
+    Another size or number of threads may differ in the last bits; other documents are another study. The size is taken
+    up again; threads, which the machine has or has not, are kept to be told of.
     """
-    digest = _digest(examples)
+    digest, threads = _digest(examples), cores()
     if resume and (run_dir.path / OPENING_FILE).is_file():
         opening = run_dir.read_json(OPENING_FILE)
         begun = opening["documents_sha256"]
@@ -100,9 +112,15 @@ def _opening(config: AuditConfig, shape, examples: Sequence[Example], run_dir: R
                 f"expected the documents that {run_dir.path} was begun with (sha256 {begun[:12]}), "
                 f"found others (sha256 {digest[:12]}); give the same data to resume, or another --out"
             )
+        before = opening.get("threads", threads)  # runs begun earlier do not say
+        if before != threads:
+            progress.note(
+                f"the run was begun with {before} threads and goes on with {threads}: the last bits of what is still "
+                "to come may differ from a run that was never stopped"
+            )
         return opening["policies_per_chunk"]
     size = choose_chunk_size(config, shape)
-    run_dir.write_json(OPENING_FILE, {"policies_per_chunk": size, "documents_sha256": digest})
+    run_dir.write_json(OPENING_FILE, {"policies_per_chunk": size, "threads": threads, "documents_sha256": digest})
     return size
 
 
@@ -158,9 +176,20 @@ def _run_chunks(
         progress.advance(len(finished), ", ".join(f"trial {a.trial}" for a in chunk))
 
 
+def _drop_stale_metrics(run_dir: RunDirectory, chunks: Sequence[Sequence[Assignment]]) -> None:
+    """Takes out the rows of what is about to be trained again: a step would else stand in the log twice."""
+    again = {assignment.trial for chunk in chunks for assignment in chunk}
+    warm = (run_dir.path / WARM_START).is_dir()
+    rows = run_dir.read_jsonl(METRICS)
+    # The warm start's rows name no trial.
+    kept = [row for row in rows if (row["trial"] not in again if "trial" in row else warm)]
+    if len(kept) < len(rows):
+        _write_rows(run_dir, METRICS, kept)
+
+
 def _metrics(run_dir: RunDirectory) -> Log:
     def log(row: dict) -> None:
-        run_dir.append_jsonl("metrics.jsonl", row)
+        run_dir.append_jsonl(METRICS, row)
 
     return log
 

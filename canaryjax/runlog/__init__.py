@@ -3,7 +3,7 @@
 from canaryjax.runlog.directory import CONFIG_FILE, OPENING_FILE, RUN_FILE, RunDirectory
 from canaryjax.runlog.files import jsonable, read_json, read_jsonl, replacing
 from canaryjax.runlog.progress import Progress, Silence
-from canaryjax.runlog.provenance import provenance
+from canaryjax.runlog.provenance import cores, provenance
 
 __all__ = [
     "CONFIG_FILE",
@@ -12,6 +12,7 @@ __all__ = [
     "Progress",
     "RunDirectory",
     "Silence",
+    "cores",
     "jsonable",
     "provenance",
     "read_json",

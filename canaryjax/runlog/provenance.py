@@ -28,7 +28,7 @@ def provenance(dtype: str | None = None) -> dict[str, Any]:
         "versions": {name: _version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "machine": platform.machine(),
-        "cpu_count": _cores(),
+        "cpu_count": cores(),
         "device": _device(),
         "dtype": dtype,
         "git": _git(Path(__file__).resolve().parents[2]),
@@ -42,8 +42,11 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _cores() -> int | None:
-    """Cores this process may use, which a container or taskset can hold below what the machine has."""
+def cores() -> int | None:
+    """Cores this process may use, which a container or taskset can hold below what the machine has.
+
+    XLA runs as many threads on a CPU, and sums in an order that follows from their number.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 

@@ -70,6 +70,11 @@ def _rows(path):
     return [{name: value for name, value in row.items() if name != "timings"} for row in rows]
 
 
+def _metrics(path):
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
 def test_a_study_leaves_what_the_contract_names(whole):
     path, report = whole
     for name in ("config.yaml", "scores.jsonl", "trials.jsonl", "pairs.parquet", "metrics.jsonl",
@@ -99,8 +104,11 @@ def test_a_stopped_study_ends_as_the_whole_one(config, whole, stopped):
     assert len(done) == 1
     kept = (stopped / "trials" / done[0]).read_bytes()
     run = _open(config, stopped, resume=True)
+    other = next(row for row in _metrics(whole[0]) if row.get("trial") not in (None, int(done[0][:4])))
+    run.append_jsonl("metrics.jsonl", other)  # as if it had been stopped in the middle of the other chunk
     study.run_study(config, run, True, Silence())
     run.close()
+    assert _metrics(stopped) == _metrics(whole[0])
     assert (stopped / "trials" / done[0]).read_bytes() == kept
     assert _rows(stopped) == _rows(whole[0])
     for name in ("logp", "base_logp"):
