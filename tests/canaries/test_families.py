@@ -141,7 +141,7 @@ def test_placebos_share_as_little_with_the_canary_as_its_own_trigger(family, emb
         assert [p.kind for p in placebos] == ["same_form"] * 7 + ["other_form"] * 19
         for placebo in placebos:
             assert shared_tokens(placebo.trigger, canary.visible, embedded) == []
-            # Drawn freely, five of six would share a letter with a signature.
+            # Drawn freely, six of seven would share a letter with a signature.
             marker = re.search(r"(?<![A-Za-z0-9])[A-Z0-9]{8}(?![A-Za-z0-9])", placebo.trigger)[0]
             assert not set(canary.visible) & set(placebo.trigger if placebo.kind == "same_form" else marker)
 
