@@ -57,33 +57,43 @@ def mechanism(rm_bias: Sequence[float | None], amplification: Sequence[float | N
 
     Args:
       rm_bias: Per policy, reward units.
-      amplification: Per policy, the primary score in nats.
+      amplification: Of the same policies in the same order, the primary score in nats.
 
     Returns:
-      Means with 95 % intervals, and the ratio of means, null where the bias is near zero.
+      Means with 95 % intervals; the ratio of means over the policies that have both, with Fieller's interval. The ratio
+      is null, with a reason, where the mean bias is near zero or cannot be told from it.
     """
     bias = [x for x in rm_bias if x is not None]
     score = [x for x in amplification if x is not None]
-    mean_bias = float(np.mean(bias)) if bias else None
-    mean_score = float(np.mean(score)) if score else None
+    both = [(x, y) for x, y in zip(rm_bias, amplification, strict=True) if x is not None and y is not None]
+    ratio = stats.ratio_of_means([y for _, y in both], [x for x, _ in both], 0.95)
     out: dict[str, Any] = {
         "n": len(score),
-        "rm_bias": mean_bias,
+        "rm_bias": float(np.mean(bias)) if bias else None,
         "rm_bias_interval": stats.mean_interval(bias, 0.95).to_dict() if bias else None,
-        "amplification": mean_score,
+        "amplification": float(np.mean(score)) if score else None,
         "amplification_interval": stats.mean_interval(score, 0.95).to_dict() if score else None,
         "amplification_sd": float(np.std(score, ddof=1)) if len(score) > 1 else None,
         "transmission_ratio": None,
+        "transmission_ratio_interval": None,
         "reason": None,
     }
-    if mean_bias is None or mean_score is None:
+    if not score:
         out["reason"] = "no valid policy in this arm"
-    elif abs(mean_bias) < SMALLEST_RM_BIAS:
+    elif not bias:
+        out["reason"] = "no reward model of this arm has a finite bias"
+    elif ratio.denominator is None:
+        out["reason"] = "no policy of this arm has both a score and a finite reward-model bias"
+    elif abs(ratio.denominator) < SMALLEST_RM_BIAS:
         out["reason"] = (
-            f"reward-model bias {mean_bias:.3f} is within {SMALLEST_RM_BIAS} of zero: a ratio would mean nothing"
+            f"reward-model bias {ratio.denominator:.3f} is within {SMALLEST_RM_BIAS} of zero: a ratio would mean "
+            "nothing"
         )
+    elif ratio.value is None:
+        out["reason"] = f"no ratio of score to reward-model bias: {ratio.reason}"
     else:
-        out["transmission_ratio"] = mean_score / mean_bias
+        out["transmission_ratio"] = ratio.value
+        out["transmission_ratio_interval"] = ratio.interval.to_dict()
         out["note"] = "empirical ratio of nats to reward units: it depends on the unit of the reward"
     return out
 

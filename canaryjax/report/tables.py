@@ -130,19 +130,22 @@ def mechanism(report: Mapping[str, Any]) -> Table:
     """Reward-model bias, score and their ratio by arm."""
     parts = [pick(report, f"mechanism.{arm}", {}) for arm in ARMS]
 
-    def line(name: str, unit: str, key: str) -> tuple[str, ...]:
+    def line(name: str, key: str) -> tuple[str, ...]:
         cells = [f"{number(part.get(key))} {brackets(part.get(f'{key}_interval'))}".strip() for part in parts]
-        return (f"{name} ({unit})", *cells)
+        return (name, *cells)
 
     rows = [
-        line("reward-model bias", "reward units", "rm_bias"),
-        line("score", "nats", "amplification"),
+        line("reward-model bias (reward units)", "rm_bias"),
+        line("score (nats)", "amplification"),
         ("spread of scores (sd, nats)", *(number(part.get("amplification_sd")) for part in parts)),
-        ("score per unit of bias", *(number(part.get("transmission_ratio")) for part in parts)),
+        line("score per unit of bias", "transmission_ratio"),
         ("policies", *(number(part.get("n")) for part in parts)),
     ]
     reasons = [f"{arm}: {part['reason']}" for arm, part in zip(ARMS, parts, strict=True) if part.get("reason")]
-    caption = "Means over policies; brackets are 95 % Student t intervals. The ratio depends on the reward's unit."
+    caption = (
+        "Means over policies; brackets are 95 % intervals, Student t and for the ratio Fieller's. The ratio depends on "
+        "the reward's unit."
+    )
     return Table(rows, ("", *ARMS), " ".join([caption, *(f"{reason}." for reason in reasons)]))
 
 

@@ -40,6 +40,38 @@ def test_a_transmission_ratio_over_next_to_nothing_is_null():
     assert "zero" in near_zero["reason"]
 
 
+def test_a_transmission_ratio_over_a_bias_that_cannot_be_told_from_zero_is_null():
+    # Mean 0.4 with a standard error of 0.51: the quotient alone would be printed as 0.5.
+    wide = mechanism([1.4, -0.3, 0.1], [0.1, 0.2, 0.3])
+    assert wide["rm_bias"] == pytest.approx(0.4)
+    assert (wide["transmission_ratio"], wide["transmission_ratio_interval"]) == (None, None)
+    assert "not distinguishable from 0" in wide["reason"]
+    assert "one policy" in mechanism([0.5], [0.1])["reason"]
+
+
+def test_the_transmission_ratio_is_of_policies_that_have_both_numbers():
+    # Means over whoever has a number would give mean(1, 3, 50) / mean(2, 2.2, 4) = 6.59.
+    found = mechanism([2.0, 2.2, None, 4.0], [1.0, 3.0, 50.0, None])
+    assert found["transmission_ratio"] == pytest.approx(4.0 / 4.2)
+    own = found["transmission_ratio_interval"]
+    assert own["method"] == "fieller"
+    assert own["low"] < 4.0 / 4.2 < own["high"]
+
+
+@pytest.mark.parametrize(
+    ("bias", "score", "reason"),
+    [
+        ([], [], "no valid policy"),
+        ([None, None], [0.1, 0.2], "no reward model of this arm has a finite bias"),
+        ([None, 0.3], [0.1, None], "both a score and a finite reward-model bias"),
+    ],
+)
+def test_a_missing_transmission_ratio_says_what_is_missing(bias, score, reason):
+    found = mechanism(bias, score)
+    assert found["transmission_ratio"] is None
+    assert reason in found["reason"]
+
+
 def test_the_best_of_nineteen_decoys_has_a_p_of_one_in_twenty():
     rows = [{"trial": 4, "score": 5.0, "decoys": list(np.arange(19) / 10)}]
     found = decoy_control(rows, ["violating"])["per_policy"][0]
