@@ -78,7 +78,7 @@ def study_report(
             "primary": statistic.primary,
             "secondary": statistic.secondary,
             "units": "nats",
-            "baseline": "open_base" if statistic.primary.endswith("net") else "none",
+            "baseline": "open_base",  # of the net scores, which stand in every report whichever score is the primary
             "definition": (
                 "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), "
                 "summed over the canary's tokens; net scores are minus the base model's own on the same pairs"

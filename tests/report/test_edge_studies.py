@@ -82,6 +82,12 @@ def test_few_or_no_policies_in_an_arm(tmp_path, records, arms):
     assert report["detection"]["tpr"]["reason"]
 
 
+def test_net_scores_are_said_to_be_against_the_open_base_whatever_the_primary(tmp_path):
+    report = finish(tmp_path, [record(0), record(1)], BOTH, "statistic.primary=clean_raw")
+    assert report["statistic"]["baseline"] == "open_base"
+    assert "Baseline of net scores: open base." in (tmp_path / "report.html").read_text("utf-8")
+
+
 def test_everything_optional_switched_off(tmp_path):
     nothing = {"pairs": 0, "score": None, "decoy": [], "placebo_same_form": [], "placebo_other_form": []}
     empty = {kind: {"count": 0, "n": 0} for kind in ("clean", "triggered", "contrast")}
