@@ -55,11 +55,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     except UserError as error:
         status = _say(str(error), EXIT_USER)
     except OSError as error:
-        if error.errno not in STORAGE:
-            raise
         what = error.filename or "the files of this command"
-        text = f"expected to read and write {what}, found: {error.strerror}; make room or give access"
-        status = _say(text + audit.how_to_resume(), EXIT_USER)
+        if error.errno == errno.ENAMETOOLONG:
+            text = f"expected a path that the file system takes, found one that is too long: {what}; shorten it"
+        elif error.errno in STORAGE:
+            text = f"expected to read and write {what}, found: {error.strerror}; make room or give access"
+            text += audit.how_to_resume()
+        else:
+            raise
+        status = _say(text, EXIT_USER)
     except MemoryError:
         status = _say("expected enough memory, found too little; lower study.policies_per_chunk", EXIT_OTHER)
     sys.exit(status)

@@ -1,5 +1,6 @@
 """`canaryjax audit`: one study from a config, and its report."""
 
+import os.path
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,7 +52,8 @@ def split_words(words: list[str]) -> tuple[str, list[str]]:
     >>> split_words(["canary.rate=0.1"])
     ('quick', ['canary.rate=0.1'])
     """
-    sources = [word for word in words if "=" not in word or Path(word).is_file()]
+    # os.path.isfile, unlike Path.is_file, has an answer for a word that is too long to be a path.
+    sources = [word for word in words if "=" not in word or os.path.isfile(word)]
     overrides = [word for word in words if word not in sources]
     if len(sources) > 1:
         raise UserError(f"expected one config and items key=value, found {sources}; give one config")
@@ -95,11 +97,11 @@ def _run(config: "AuditConfig", run_dir: "RunDirectory", resume: bool, source: s
                 run_dir.discard_unused()
             raise
         # The name of a config, never its folder: a report is for others to read.
-        name = Path(source).name if Path(source).is_file() else source
+        name = Path(source).name if os.path.isfile(source) else source
         report.setdefault("command", shlex.join(["bin/audit", name, *overrides]))
         run_dir.write_json("report.json", report)
         progress.stage("report")
         page = render_report(run_dir.path)
     console.print(terminal_summary(run_dir.read_json("report.json")))
-    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
     run_dir.close()

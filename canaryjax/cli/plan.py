@@ -15,12 +15,13 @@ def print_plan(config: "AuditConfig", device: str) -> None:
     """Prints counts, tokens, FLOPs, memory and hours of a config; needs no weights and no run directory."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from canaryjax.audit.plan import plan_study
 
     table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
     for label, value in flat(plan_study(config, model_shape(config), document_count(config), device)):
-        table.add_row(label, value)
+        table.add_row(label, Text(value))  # not markup, whatever stands in a value
     Console().print(table)
 
 

@@ -1,6 +1,7 @@
 """`canaryjax score`: log-probs of given continuations, as JSON lines."""
 
 import json
+import os.path
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def read_rows(file: Path, keys: tuple[str, ...]) -> list[dict]:
     """Reads a JSONL file whose rows must hold the keys; an error names file and line."""
     from canaryjax.runlog import read_jsonl
 
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise UserError(f"expected a JSONL file at {file}, found none; check the path")
     rows = read_jsonl(file)
     if not rows:

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import os.path
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def find_config(path: str | Path) -> Path:
     """The file a config argument means: itself, or the shipped config of that name."""
     given = Path(path)
     for candidate in (given, SHIPPED_CONFIGS / given, SHIPPED_CONFIGS / f"{given}.yaml"):
-        if candidate.is_file():
+        if os.path.isfile(candidate):  # False, not an error, for a name that is too long for the file system
             return candidate
     shipped = sorted(str(p.relative_to(SHIPPED_CONFIGS).with_suffix("")) for p in SHIPPED_CONFIGS.rglob("*.yaml"))
     raise UserError(f"expected a config file or one of {shipped}, found no file {str(path)!r}; check the name")
@@ -83,7 +84,7 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
     if parent is None:
         return tree
     beside = path.parent / str(parent)
-    if not beside.is_file():
+    if not os.path.isfile(beside):
         raise UserError(f"expected the file that `extends: {parent}` names beside {path}, found none at {beside}")
     return OmegaConf.merge(_read_tree(beside, (*seen, path.resolve())), tree)
 

@@ -3,10 +3,11 @@
 Defaults are the paper's where it gives one (its Tables 3 to 5); a section says which of its values are assumed.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
@@ -15,6 +16,20 @@ Count = Annotated[int, Field(ge=1)]
 ScoreName = Literal["clean_raw", "clean_net", "induced_raw", "induced_net"]
 
 LARGEST_DELTA = 0.1  # the paper's realism limit on the bias strength
+LONGEST_NAME = 255  # bytes of a file's or folder's name on the usual file systems
+
+
+def _short_names(path: str) -> str:
+    # Asking the system about a longer name is an error, not "no such file"; it is better met here than after a start.
+    longest = max((len(part.encode("utf-8", "surrogateescape")) for part in Path(path).parts), default=0)
+    if longest > LONGEST_NAME:
+        raise ValueError(
+            f"expected names of at most {LONGEST_NAME} bytes in a path, found one of {longest}; check the path"
+        )
+    return path
+
+
+FilePath = Annotated[str, AfterValidator(_short_names)]
 
 
 class _Section(BaseModel):
@@ -61,7 +76,7 @@ class WarmStartConfig(_Section):
 class ModelSection(_Section):
     """Which base model; `embedded` is the small one that ships with the package."""
 
-    path: str = "embedded"
+    path: FilePath = "embedded"
     dtype: Literal["float32", "bfloat16"] = "float32"
     warm_start: WarmStartConfig = WarmStartConfig()
 
@@ -70,7 +85,7 @@ class DataConfig(_Section):
     """Which documents, and how prompts are cut to size."""
 
     kind: Literal["embedded", "jsonl", "repliqa", "qmsum", "fairytale"] = "embedded"
-    path: str | None = None
+    path: FilePath | None = None
     documents: Count | None = None
     max_document_words: Count | None = None
     questions_per_document: Count | None = 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from canaryjax.cli import audit
 from canaryjax.cli.audit import split_words
 from canaryjax.errors import UserError
 
@@ -32,6 +33,11 @@ def run(*words, cwd, program="canaryjax.audit", env=None):
         (["--bad"], "No such option: --bad"),
         (["--plan", "--device", "abacus", "model.path=gemma-2b"], "found 'abacus'"),
         (["--plan", "model.path=unheard-of"], "found 'unheard-of'; set model.path"),
+        # Asking the system about such names is an error of its own, once a traceback.
+        (["x" * 300], "found no file 'xxx"),
+        (["model.path=" + "x" * 300], "'model.path': expected names of at most 255 bytes in a path, found one of 300"),
+        (["data.kind=jsonl", "data.path=a/" + "x" * 300], "'data.path': expected names of at most 255 bytes"),
+        (["--out", "x" * 300], "too long"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
@@ -52,6 +58,8 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
         (["score", "model"], "expected --prompt and --continuation, or --input FILE"),
         (["score", "model", "--prompt", "a", "--continuation", "b", "--input", "x"], "found both; leave one out"),
         (["score", "model", "--input", "none.jsonl"], "expected a JSONL file at none.jsonl, found none"),
+        (["score", "model", "--input", "x" * 300], "expected a JSONL file at xxx"),
+        (["score", "x" * 300, "--prompt", "a", "--continuation", "b"], "found one that is too long: xxx"),
         (["score", "model", "--input", "bad.jsonl"], "expected one JSON object a line in bad.jsonl; line 2"),
         (["score", "model", "--input", "gap.jsonl"], "expected the text 'continuation' in row 1 of gap.jsonl, found 3"),
         (["generate", "model"], "expected either --prompt or --input FILE"),
@@ -110,6 +118,22 @@ def test_words_are_split_into_config_and_values(tmp_path, monkeypatch):
     assert split_words(["a=b.yaml"]) == ("a=b.yaml", [])  # a file that is there is a config, whatever its name
     with pytest.raises(UserError):
         split_words(["one", "two"])
+
+
+def test_a_long_override_is_no_path(tmp_path):
+    words = f"description={'long ' * 80}"
+    assert split_words([words]) == ("quick", [words])
+    done = run(words, "model.path=gemma-2b", "--plan", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_place_of_the_report_is_not_markup(tmp_path, monkeypatch, capsys):
+    # As markup, "[run]" would vanish from the path and "[/run]" would end in a traceback after hours of work.
+    for name in ("plain[run]", "odd[/run]"):
+        folder = tmp_path / name
+        monkeypatch.setattr("canaryjax.audit.study.run_study", lambda *_: {"schema": "canaryjax.audit/1"})
+        audit.audit(["quick"], out=folder)
+        assert f"{name}/report.html" in capsys.readouterr().out.replace("\n", "")
 
 
 def test_a_fault_of_ours_is_status_1_with_a_traceback(tmp_path):
