@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from canaryjax.config import load_config
 from canaryjax.data.formats import clean_answer, fairytale_examples, qmsum_examples, repliqa_examples
 from canaryjax.data.loaders import load_examples
 from canaryjax.errors import UserError
@@ -108,6 +109,16 @@ def test_own_gold_spans_equal_the_derived_file(shared_data):
     derived = [key for key, row in zip(derived, rows, strict=True) if row["split"] in ("train", "val")]
     assert len(derived) > 700
     assert [key[:2] for key in derived if key not in ours] == []
+
+
+def test_the_papers_configs_take_every_meeting_document_there_is(shared_data, tmp_path):
+    # A count of all queries, the general ones too, would ask for more documents than the loader finds, and be refused.
+    texts = [gzip.decompress((shared_data / f"qmsum_{split}.jsonl.gz").read_bytes()) for split in ("train", "val")]
+    (tmp_path / "qmsum.jsonl").write_bytes(b"\n".join(texts))
+    for name in ("gemma2b", "qwen2_5_1_5b"):
+        config = load_config(f"paper/qmsum_{name}_grpo", [f"data.path={tmp_path / 'qmsum.jsonl'}"])
+        found = load_examples(config.data)
+        assert len(found) == config.data.documents == len({e.document_id for e in found}) == 1332
 
 
 def test_story_sections(shared_data):
