@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,20 @@ def clean_answer(answer: str) -> str:
 
 
 def jsonl_examples(path: str | Path) -> Iterator[Example]:
-    """Rows `id, document, question, answer`, with `group` and `document_id` optional.
+    """Rows `document, question, answer`, with `id`, `group` and `document_id` optional.
 
-    Without `document_id`, equal documents are the same document; without `group`, a document is its own group.
+    Without `document_id`, equal documents are the same document; without `group`, a document is its own group; without
+    `id`, a question is named `{document_id}/{number}` by its place among its document's questions.
     """
+    asked: Counter[str] = Counter()
     for row in read_rows(path):
         document = row.text("document")
         # Named by its text, so that a document that occurs twice cannot stand on two sides of a split.
         document_id = row.optional("document_id") or hashlib.blake2b(document.encode(), digest_size=8).hexdigest()
-        yield _example(row, row.text("id"), document_id, row.optional("group") or document_id, document)
+        # By document, so that rows added for other documents leave a question's name as it was.
+        name = row.optional("id") or f"{document_id}/{asked[document_id]}"
+        asked[document_id] += 1
+        yield _example(row, name, document_id, row.optional("group") or document_id, document)
 
 
 def repliqa_examples(path: str | Path) -> Iterator[Example]:

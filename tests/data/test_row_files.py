@@ -31,6 +31,17 @@ def test_row_becomes_an_example(tmp_path):
     ]
 
 
+def test_a_row_without_an_id_is_named_by_its_document_and_its_place_there(tmp_path):
+    bare = {key: value for key, value in ROW.items() if key != "id"}
+    rows = [{**bare, "document_id": "d"}, {**bare, "document_id": "e"}, {**bare, "document_id": "d", "id": None}]
+    assert [e.id for e in load_examples(source(written(tmp_path, *rows)))] == ["d/0", "e/0", "d/1"]
+    first, again = (load_examples(source(written(tmp_path, bare)))[0] for _ in range(2))
+    assert first.id == again.id == f"{first.document_id}/0"
+    # A name given elsewhere in the file may be the same: refused like any other.
+    with pytest.raises(UserError, match=r"line 4: .*different id.*'d/1'"):
+        load_examples(source(written(tmp_path, *rows, {**ROW, "id": "d/1"})))
+
+
 def test_equal_documents_are_one_document(tmp_path):
     # Named by row, one text could stand in training and in evaluation.
     found = load_examples(source(written(tmp_path, ROW, {**ROW, "id": "b"}, {**ROW, "id": "c", "document": "Other."})))
