@@ -64,7 +64,8 @@ def how_to_resume() -> str:
     """What to say after a stop: where the run is and how it goes on; empty before there is one."""
     if "run_dir" not in _current:
         return ""
-    words = shlex.join(["canaryjax", "audit", *_current["words"], "--out", str(_current["run_dir"]), "--resume"])
+    # bin/audit, since the console script is on nobody's path until .venv is activated.
+    words = shlex.join(["bin/audit", *_current["words"], "--out", str(_current["run_dir"]), "--resume"])
     return f"; finished policies are kept in {_current['run_dir']}; go on with: {words}"
 
 

@@ -47,7 +47,7 @@ def test_a_stop_names_the_run_and_how_to_go_on(number):
     assert last.startswith(
         f"canaryjax: stopped by {signal.Signals(number).name}; finished policies are kept in runs/quick-0123-1"
     )
-    assert last.endswith("canaryjax audit quick canary.rate=0.1 --out runs/quick-0123-1 --resume")
+    assert last.endswith("; go on with: bin/audit quick canary.rate=0.1 --out runs/quick-0123-1 --resume")
     assert out == ""
 
 
