@@ -51,4 +51,4 @@ def generate(
                 "finished": bool(answer.finished),
             }
             row |= {"ids": [int(i) for i in answer.ids], "logps": [float(x) for x in answer.logps]}
-            print(json.dumps(row))
+            print(json.dumps(row, allow_nan=False))

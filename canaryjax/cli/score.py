@@ -31,7 +31,7 @@ def score(
         for scored in scores if isinstance(scores, list) else [scores]:
             logps = [float(x) for x in scored.logps]
             row = {"prompt": index, "continuation": scored.text, "ids": [int(i) for i in scored.ids], "logps": logps}
-            print(json.dumps(row | {"total": sum(logps), "straddles": bool(scored.straddles)}))
+            print(json.dumps(row | {"total": sum(logps), "straddles": bool(scored.straddles)}, allow_nan=False))
 
 
 def _pairs(prompt: str | None, continuation: list[str] | None, file: Path | None) -> tuple[list[str], list[list[str]]]:

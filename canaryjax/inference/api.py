@@ -12,7 +12,7 @@ from canaryjax.errors import InvalidScore
 from canaryjax.inference.forward import run_context
 from canaryjax.inference.generate import sample_rollouts
 from canaryjax.inference.logprobs import head_logits, score_shared
-from canaryjax.inference.packing import FEWEST_TOKENS, batches, filled, pad, round_up
+from canaryjax.inference.packing import FEWEST_TOKENS, batches, cut, filled, pad, round_up
 from canaryjax.inference.records import Completion, TokenScores
 from canaryjax.inference.request import Ids, Pair, check_ids, encode_pairs, encode_prompts, is_one
 from canaryjax.inference.sampling import SamplingSettings
@@ -93,31 +93,32 @@ def score(
     pairs = encode_pairs(model, prompts, continuations)
     scores: list[Any] = [[] for _ in prompts]
     for pair, logps in zip(pairs, score_pairs(model, pairs, adapter), strict=True):
-        if not np.isfinite(logps).all():
-            raise InvalidScore(
-                f"expected finite log-probs, found {logps.tolist()} for a continuation of prompt {pair.prompt}: "
-                f"the weights or the adapter hold values that are not numbers"
-            )
+        _refuse_nonfinite(logps, f"a continuation of prompt {pair.prompt}")
         scores[pair.prompt].append(TokenScores(pair.continuation, logps, pair.text, pair.straddles))
     return [s[0] if is_one(c) else s for s, c in zip(scores, continuations, strict=True)]
 
 
 def score_pairs(model: LoadedModel, pairs: Sequence[Pair], adapter: Adapter | None = None) -> list[np.ndarray]:
-    """Log-probs of each pair's continuation, float32 `(tokens,)`, finite or not; equal contexts are run once."""
+    """Log-probs of each pair's continuation, float32 `(tokens,)`, finite or not.
+
+    Pairs of one context share its pass, as many as a batch may hold.
+    """
     groups: dict[bytes, list[int]] = {}
     for index, pair in enumerate(pairs):
         groups.setdefault(pair.context.tobytes(), []).append(index)
-    rows = list(groups.values())
+    rows: list[Sequence[int]] = []
     shapes = []
-    for members in rows:
-        s = round_up(len(pairs[members[0]].context), FEWEST_TOKENS)
-        t = round_up(max(len(pairs[i].continuation) for i in members), FEWEST_TOKENS)
-        g = round_up(len(members))
-        shapes.append(((s, g, t), s + g * t))
+    for group in groups.values():
+        s = round_up(len(pairs[group[0]].context), FEWEST_TOKENS)
+        t = round_up(max(len(pairs[i].continuation) for i in group), FEWEST_TOKENS)
+        for members in cut(group, s, t):
+            g = round_up(len(members))
+            rows.append(members)
+            shapes.append(((s, g, t), s + g * t))
     found: list[Any] = [None] * len(pairs)
     for part, size in batches(shapes):
         (s, g, t), _ = shapes[part[0]]
-        chosen = [filled(rows[r], g) for r in filled(part, size)]
+        chosen = [filled(list(rows[r]), g) for r in filled(part, size)]
         context = pad([pairs[members[0]].context for members in chosen], s)
         ids, mask = pad([pairs[i].continuation for members in chosen for i in members], t)
         out = np.asarray(_score(model.params, adapter, *context, ids.reshape(size, g, t), mask.reshape(size, g, t)))
@@ -156,6 +157,7 @@ def generate(
 
     Raises:
       UserError: A setting out of range, an empty prompt, text without a tokenizer, an id outside the vocabulary.
+      InvalidScore: A log-prob that is not finite: what was sampled then means nothing either.
     """
     settings = SamplingSettings(num_samples, max_new_tokens, float(temperature), float(top_p), tuple(model.eos_ids))
     rows = encode_prompts(model, [prompts] if isinstance(prompts, str) else prompts)
@@ -170,7 +172,17 @@ def generate(
         )
         for place, i in enumerate(part):
             found[i] = [_completion(model, rollout, place, g) for g in range(num_samples)]
+            for completion in found[i]:
+                _refuse_nonfinite(completion.logps, f"a completion of prompt {i}")
     return found
+
+
+def _refuse_nonfinite(logps: np.ndarray, what: str) -> None:
+    if not np.isfinite(logps).all():
+        raise InvalidScore(
+            f"expected finite log-probs, found {logps.tolist()} for {what}: the weights or the adapter hold values "
+            "that are not numbers; check them"
+        )
 
 
 def _completion(model, rollout, b, g):

@@ -51,6 +51,24 @@ def batches(sizes: Sequence[tuple[Hashable, int]]) -> Iterator[tuple[list[int], 
             yield part, rows
 
 
+def cut(rows: Sequence[int], s: int, t: int) -> Iterator[Sequence[int]]:
+    """Cuts one context's continuations so that a pass over it and them holds at most `BATCH_TOKENS`, or one of them.
+
+    Args:
+      rows: Their indices.
+      s: Tokens of the padded context.
+      t: Tokens of the longest continuation, padded.
+
+    Yields:
+      Indices in order, so few that their number rounded up to the ladder still fits.
+    """
+    most = 1
+    while s + round_up(most + 1) * t <= BATCH_TOKENS:
+        most = round_up(most + 1)
+    for start in range(0, len(rows), most):
+        yield rows[start : start + most]
+
+
 def filled(part: list[int], rows: int) -> list[int]:
     """The batch's rows, its last one repeated to the full number: a copy ends when its original does."""
     return part + part[-1:] * (rows - len(part))

@@ -12,10 +12,11 @@ from tokenizers import Tokenizer, decoders, models
 
 from canaryjax.data.tokens import TextTokenizer
 from canaryjax.errors import InvalidScore, UserError
+from canaryjax.inference import api, packing
 from canaryjax.inference.api import _sample, _score, generate, logits, score
 from canaryjax.inference.forward import run_context
 from canaryjax.inference.logprobs import head_logits
-from canaryjax.inference.packing import batches, filled, round_up
+from canaryjax.inference.packing import batches, cut, filled, round_up
 from canaryjax.models.transformer import Transformer
 from canaryjax.weights.checkpoint import LoadedModel
 
@@ -199,6 +200,30 @@ def test_a_score_that_is_no_number_is_refused(loaded):
     broken = dataclasses.replace(loaded, params=Transformer(loaded.config, arrays))
     with pytest.raises(InvalidScore, match=r"finite log-probs, found .*nan.* for a continuation of prompt 0"):
         score(broken, [[3, 4]], [[5]])
+    # The prompt that is meant, whatever batch it is in: they have three lengths.
+    with pytest.raises(InvalidScore, match=r"finite log-probs, found .*nan.* for a completion of prompt [0-2]:"):
+        generate(broken, [[3, 4], [5] * 9, [6] * 20], max_new_tokens=2)
+
+
+def test_many_continuations_of_one_prompt_are_cut_into_passes(loaded, monkeypatch):
+    # 8 tokens of context and continuations of up to 11 (padded 12): two a pass fit into 40 tokens, not 13.
+    monkeypatch.setattr(packing, "BATCH_TOKENS", 40)
+    rng = np.random.default_rng(5)
+    own = [rng.integers(2, 29, n).tolist() for n in (3, 11, 1, 5, 7, 2, 9, 4, 6, 8, 10, 2, 3)]
+    passes = []
+    monkeypatch.setattr(api, "_score", lambda *args: passes.append(args[4].shape) or _score(*args))
+    (found,) = score(loaded, [[5, 9, 3]], [own])
+    assert all(b * (8 + g * t) <= 40 for b, g, t in passes)
+    assert sum(b * g for b, g, _ in passes) >= 13
+    for scored, ids in zip(found, own, strict=True):
+        assert scored.ids.tolist() == ids
+        np.testing.assert_allclose(scored.logps, expected(loaded, [5, 9, 3], ids), rtol=1e-5, atol=1e-5)
+
+
+def test_continuations_are_cut_where_their_rounded_number_fits():
+    # 64 + g * 512 <= 8192 up to g = 15; the ladder has 12 and 16, and 13 to 15 would be run as 16.
+    assert [len(part) for part in cut(range(30), 64, 512)] == [12, 12, 6]
+    assert [list(part) for part in cut(range(3), 9000, 8)] == [[0], [1], [2]]  # one is always run
 
 
 def test_no_rows_give_no_results(loaded):
