@@ -102,6 +102,11 @@ class DataConfig(_Section):
             )
         if self.kind != "embedded" and self.path is None:
             raise ValueError(f"expected data.path with data.kind={self.kind}; give the file, or use kind: embedded")
+        if self.kind == "embedded" and self.path is not None:  # else the study would run on other documents, unsaid
+            raise ValueError(
+                f"expected no data.path with data.kind=embedded, found {self.path!r}; set "
+                "data.kind=jsonl|repliqa|qmsum|fairytale to read it, or data.path=null"
+            )
         return self
 
 
