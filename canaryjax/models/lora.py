@@ -72,13 +72,22 @@ def init_adapter(
 
 
 def concatenate_adapters(first: Adapter, second: Adapter) -> Adapter:
-    """One adapter that equals `second` on top of `first`: ranks are concatenated, scales folded into `b`."""
+    """One adapter that equals `second` on top of `first`: ranks are concatenated, scales folded into `b`.
+
+    Every projection has the full rank, zeros where only one of the two has it: a PEFT file states one rank for all.
+    """
+    ranks = [next(iter(x.layers.values())).a.shape[-1] for x in (first, second)]
     layers = {}
     for name in PROJECTIONS:
-        pairs = [(x.layers[name], x.scale) for x in (first, second) if name in x.layers]
-        if pairs:
-            layers[name] = LoraPair(
-                a=jnp.concatenate([pair.a for pair, _ in pairs], axis=-1),
-                b=jnp.concatenate([scale * pair.b for pair, scale in pairs], axis=-2),
-            )
+        pairs = [x.layers.get(name) for x in (first, second)]
+        known = next((pair for pair in pairs if pair is not None), None)
+        if known is None:
+            continue
+        num_layers, size_in, _ = known.a.shape
+        size_out = known.b.shape[-1]
+        a, b = [], []
+        for pair, rank, scale in zip(pairs, ranks, (first.scale, second.scale), strict=True):
+            a.append(jnp.zeros((num_layers, size_in, rank), jnp.float32) if pair is None else pair.a)
+            b.append(jnp.zeros((num_layers, rank, size_out), jnp.float32) if pair is None else scale * pair.b)
+        layers[name] = LoraPair(a=jnp.concatenate(a, axis=-1), b=jnp.concatenate(b, axis=-2))
     return Adapter(layers=layers, scale=1.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from canaryjax.errors import UserError
-from canaryjax.models.lora import Adapter, LoraPair, init_adapter
+from canaryjax.models.lora import Adapter, LoraPair, concatenate_adapters, init_adapter
 from canaryjax.weights.peft import load_adapter, save_adapter
 
 TENSORS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
@@ -43,6 +43,14 @@ def assert_equal(left: Adapter, right: Adapter) -> None:
 def saved(model, tmp_path):
     save_adapter(random_adapter(model.config), tmp_path / "adapter", "some/base")
     return tmp_path / "adapter"
+
+
+def test_two_adapters_of_other_projections_are_saved_as_one(model, tmp_path):
+    # A warm start and a policy need not train the same projections; this was met when the policy was to be saved.
+    warm, own = random_adapter(model.config, targets=("q", "up")), random_adapter(model.config, 5, 2.0, ("q", "down"))
+    both = concatenate_adapters(warm, own)
+    save_adapter(both, tmp_path / "both")
+    assert_equal(load_adapter(model, tmp_path / "both"), both)
 
 
 # 49 * (1 / 49) is not 1 in floating point: the scale must survive ranks that are no power of two.
