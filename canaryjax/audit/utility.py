@@ -26,35 +26,49 @@ BATCH = 32
 _rouge = RougeScorer(["rougeL"], use_stemmer=True)
 
 
+def _bare(text: str) -> str:
+    return text.strip().removeprefix(ANSWER_PREFIX).strip()
+
+
 def normalise(text: str) -> str:
     """Lower case, no punctuation, no articles, single blanks: SQuAD's rule (Rajpurkar et al. 2016).
 
     >>> normalise("FINAL: The Red  Barn.")
     'red barn'
     """
-    text = text.strip().removeprefix(ANSWER_PREFIX).lower()
+    text = _bare(text).lower()
     text = "".join(c for c in text if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
+def exact_match(found: str, wanted: str) -> bool:
+    """Whether two texts are the same once normalised, or as they stand where that leaves nothing of the wanted one.
+
+    >>> exact_match("the red barn.", "Red barn"), exact_match("", "A"), exact_match("A", "A")
+    (True, False, True)
+    """
+    if not normalise(wanted):  # an article or punctuation alone: no answer at all would equal it
+        return _bare(found) == _bare(wanted)
+    return normalise(found) == normalise(wanted)
+
+
 def token_f1(found: str, wanted: str) -> float:
-    """Harmonic mean of precision and recall over words.
+    """Harmonic mean of precision and recall over words; where one has none left, whether they match exactly.
 
     >>> token_f1("the red barn", "red house")
     0.5
     """
     a, b = normalise(found).split(), normalise(wanted).split()
     if not a or not b:
-        return float(a == b)
+        return float(exact_match(found, wanted))
     common = sum((Counter(a) & Counter(b)).values())
     return 2 * common / (len(a) + len(b))
 
 
 def answer_quality(found: str, wanted: str) -> tuple[float, float, float]:
     """Exact match, token F1 and ROUGE-L (F measure) of one answer, each in [0, 1]."""
-    bare = [text.strip().removeprefix(ANSWER_PREFIX) for text in (wanted, found)]
-    rouge = _rouge.score(*bare)["rougeL"].fmeasure
-    return float(normalise(found) == normalise(wanted)), token_f1(found, wanted), float(rouge)
+    rouge = _rouge.score(_bare(wanted), _bare(found))["rougeL"].fmeasure
+    return float(exact_match(found, wanted)), token_f1(found, wanted), float(rouge)
 
 
 def measure_utility(
