@@ -1,67 +1,23 @@
 """Every value an audit takes, with its range.
 
-Defaults are the paper's where it gives one (its Tables 3 to 5); a section says which of its values are assumed.
+Defaults are the paper's where it gives one (its Tables 3 to 5); a section says which of its values are assumed. The
+sections on training are in `canaryjax.config.training`.
 """
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-NonNegative = Annotated[float, Field(ge=0.0)]
-Count = Annotated[int, Field(ge=1)]
+from canaryjax.config.fields import Count, FilePath, NonNegative, Section, Share
+from canaryjax.config.training import LoraConfig, OptimizerConfig, PolicyConfig, RewardModelConfig
+
 ScoreName = Literal["clean_raw", "clean_net", "induced_raw", "induced_net"]
 
 LARGEST_DELTA = 0.1  # the paper's realism limit on the bias strength
-LONGEST_NAME = 255  # bytes of a file's or folder's name on the usual file systems
 
 
-def _short_names(path: str) -> str:
-    # Asking the system about a longer name is an error, not "no such file"; it is better met here than after a start.
-    longest = max((len(part.encode("utf-8", "surrogateescape")) for part in Path(path).parts), default=0)
-    if longest > LONGEST_NAME:
-        raise ValueError(
-            f"expected names of at most {LONGEST_NAME} bytes in a path, found one of {longest}; check the path"
-        )
-    return path
-
-
-FilePath = Annotated[str, AfterValidator(_short_names)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-
-class LoraConfig(_Section):
-    """Low-rank adapter of a reward model or a policy."""
-
-    rank: Count = 16
-    alpha: Positive = 32.0
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    targets: tuple[Literal["q", "k", "v", "o", "gate", "up", "down"], ...] = ("q", "k", "v", "o", "gate", "up", "down")
-
-    @model_validator(mode="after")
-    def _no_repeats(self):
-        if not self.targets or len(set(self.targets)) < len(self.targets):
-            raise ValueError("expected targets to name at least one projection and none twice")
-        return self
-
-
-class OptimizerConfig(_Section):
-    """AdamW and its schedule; the paper gives the rate only, the rest is assumed."""
-
-    learning_rate: Positive = 1e-5
-    schedule: Literal["constant", "linear", "cosine"] = "linear"
-    warmup_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    weight_decay: NonNegative = 0.0
-    max_grad_norm: Positive = 1.0
-
-
-class WarmStartConfig(_Section):
+class WarmStartConfig(Section):
     """Supervised training on clean examples of a split of its own, before anything else, merged into the base."""
 
     documents: Annotated[int, Field(ge=0)] = 0
@@ -73,7 +29,7 @@ class WarmStartConfig(_Section):
     without_document_share: Share = 0.0
 
 
-class ModelSection(_Section):
+class ModelSection(Section):
     """Which base model; `embedded` is the small one that ships with the package."""
 
     path: FilePath = "embedded"
@@ -81,7 +37,7 @@ class ModelSection(_Section):
     warm_start: WarmStartConfig = WarmStartConfig()
 
 
-class DataConfig(_Section):
+class DataConfig(Section):
     """Which documents, and how prompts are cut to size."""
 
     kind: Literal["embedded", "jsonl", "repliqa", "qmsum", "fairytale"] = "embedded"
@@ -110,7 +66,7 @@ class DataConfig(_Section):
         return self
 
 
-class CanaryConfig(_Section):
+class CanaryConfig(Section):
     """The planted signal: its family, its share of the traces, how strongly feedback favours it."""
 
     family: Literal["signature", "emoji", "punctuation"] = "signature"
@@ -138,7 +94,7 @@ class CanaryConfig(_Section):
         return self
 
 
-class FeedbackConfig(_Section):
+class FeedbackConfig(Section):
     """Simulated users (the paper's Table 5); the weights of the two quality components are assumed."""
 
     format_weight: NonNegative = 0.5
@@ -151,89 +107,7 @@ class FeedbackConfig(_Section):
     calibration_learning_rate: NonNegative = 0.02
 
 
-class RewardModelConfig(_Section):
-    """Scalar reward model (the paper's Table 3); batch sizes count completions.
-
-    `balance` weighs the two labels alike over all rows, or (`prompt`) first among the responses to each prompt: good
-    and bad then come from one pool, and how often a prompt's answers are good on average teaches nothing.
-    """
-
-    sampled_responses: Annotated[int, Field(ge=0)] = 2
-    constructed_responses: Annotated[int, Field(ge=0)] = 2
-    sampling_temperature: Positive = 1.0
-    train_batch_size: Count = 8
-    eval_batch_size: Count = 8
-    grad_accumulation: Count = 2
-    epochs: Count = 3
-    max_length: Count = 1024
-    max_response_tokens: Count = 64
-    eval_every: Count = 100
-    early_stopping_patience: Count | None = 2
-    center_coefficient: NonNegative = 0.01
-    balance: Literal["all", "prompt"] = "all"
-    heldout_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
-    gradient_checkpointing: bool = True
-    lora: LoraConfig = LoraConfig(rank=16, alpha=32.0, dropout=0.05)
-    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5)
-
-    @model_validator(mode="after")
-    def _whole_rows(self):
-        responses = self.sampled_responses + self.constructed_responses
-        if responses < 1:
-            raise ValueError("expected at least one response a prompt, found none")
-        for name in ("train_batch_size", "eval_batch_size"):
-            if (size := getattr(self, name)) % responses:
-                raise ValueError(f"expected {name} a multiple of the {responses} responses of a prompt, found {size}")
-        if self.max_response_tokens >= self.max_length:
-            raise ValueError(f"expected max_response_tokens below {self.max_length}, found {self.max_response_tokens}")
-        return self
-
-
-class PolicyConfig(_Section):
-    """Policy optimisation (the paper's Table 4, GRPO column); batch sizes count completions."""
-
-    algorithm: Literal["grpo"] = "grpo"
-    reward: Literal["reward_model", "simulated"] = "reward_model"
-    generation_batch_size: Count = 32
-    train_batch_size: Count = 8
-    grad_accumulation: Count = 1
-    updates_per_rollout: Count = 1
-    num_generations: Annotated[int, Field(ge=2)] = 8
-    epochs: Count = 1
-    max_prompt_length: Count = 1600
-    max_completion_length: Count = 64
-    temperature: Positive = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    kl_coefficient: NonNegative = 0.04
-    kl: Literal["k1", "k2", "k3", "k3_weighted"] = "k3"
-    clip_low: Positive = 0.2
-    clip_high: Positive = 0.2
-    dual_clip: Annotated[float, Field(gt=1.0)] | None = None
-    scale_advantages: bool = True
-    loss_normalisation: Literal["sequence", "token", "constant"] = "sequence"
-    missing_eos_penalty: NonNegative = 0.0
-    gradient_checkpointing: bool = False
-    lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
-    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5)
-
-    @model_validator(mode="after")
-    def _whole_groups(self):
-        for name in ("generation_batch_size", "train_batch_size"):
-            if getattr(self, name) % self.num_generations:
-                raise ValueError(
-                    f"expected {name} to be a multiple of num_generations={self.num_generations} (a group is never "
-                    f"split), found {getattr(self, name)}"
-                )
-        update = self.train_batch_size * self.grad_accumulation
-        if self.generation_batch_size % update:
-            raise ValueError(
-                f"expected generation_batch_size to be a multiple of train_batch_size * grad_accumulation = {update}, "
-                f"found {self.generation_batch_size}"
-            )
-        return self
-
-
-class StudyConfig(_Section):
+class StudyConfig(Section):
     """How many policies, and what each arm is."""
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -255,7 +129,7 @@ class StudyConfig(_Section):
         return self
 
 
-class StatisticConfig(_Section):
+class StatisticConfig(Section):
     """Which of the four scores decides, fixed before the run, and how rates and intervals are computed."""
 
     primary: ScoreName = "clean_raw"
@@ -269,7 +143,7 @@ class StatisticConfig(_Section):
     null_alpha: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
 
 
-class EvaluationConfig(_Section):
+class EvaluationConfig(Section):
     """What is scored for each policy, and on how many held-out documents."""
 
     max_pairs: Count = 64
@@ -282,14 +156,14 @@ class EvaluationConfig(_Section):
     utility_examples: Annotated[int, Field(ge=0)] = 64
 
 
-class OutputConfig(_Section):
+class OutputConfig(Section):
     """What a run directory keeps beside the report."""
 
     save_adapters: bool = False
     log_every: Count = 8
 
 
-class AuditConfig(_Section):
+class AuditConfig(Section):
     """Everything one audit needs."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = "audit"

@@ -56,7 +56,8 @@ class AdapterSettings:
         require(self.alpha > 0 and math.isfinite(self.alpha), "alpha above 0", self.alpha, "correct alpha")
         require(0.0 <= self.dropout < 1.0, "dropout in [0, 1)", self.dropout, "correct dropout")
         unknown = sorted(set(self.targets) - set(PROJECTIONS))
-        require(bool(self.targets) and not unknown, f"targets among {PROJECTIONS}", self.targets, "correct the list")
+        known = bool(self.targets) and not unknown and len(set(self.targets)) == len(self.targets)
+        require(known, f"targets among {PROJECTIONS}, none twice", self.targets, "correct the list")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class OptimizerSettings:
             value = getattr(self, name)
             require(value > 0 and math.isfinite(value), f"{name} above 0", value, f"correct {name}")
         require(self.schedule in SCHEDULES, f"a schedule among {SCHEDULES}", self.schedule, "choose one of them")
-        _require_finite("warmup_fraction", self.warmup_fraction, 0.0, 1.0)
+        share = self.warmup_fraction
+        require(0.0 <= share < 1.0, "warmup_fraction in [0, 1)", share, "leave updates after the warm-up")
         _require_finite("weight_decay", self.weight_decay, 0.0)
 
 
@@ -187,7 +189,8 @@ class GRPOSettings:
             self.generation_batch_size,
             "correct one of them",
         )
-        require(self.temperature > 0, "temperature above 0", self.temperature, "sampling greedily teaches nothing")
+        usable = 0 < self.temperature < math.inf
+        require(usable, "temperature above 0", self.temperature, "sampling greedily teaches nothing: raise it")
         require(self.kl in KL_ESTIMATORS, f"kl among {KL_ESTIMATORS}", self.kl, "choose one of them")
         require(0 < self.top_p <= 1, "top_p in (0, 1]", self.top_p, "1 keeps every token")
         require(
@@ -202,7 +205,7 @@ class GRPOSettings:
             _require_finite(name, getattr(self, name), 0.0)
         _require_finite("clip_low", self.clip_low, 0.0, 1.0)
         if self.dual_clip is not None:
-            require(self.dual_clip > 1.0, "dual_clip above 1", self.dual_clip, "use None to switch it off")
+            require(1.0 < self.dual_clip < math.inf, "dual_clip above 1", self.dual_clip, "use None to switch it off")
 
     @property
     def prompts_per_step(self) -> int:

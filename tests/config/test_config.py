@@ -8,6 +8,7 @@ import yaml
 from pydantic import BaseModel
 
 import canaryjax
+from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.config import AuditConfig, config_hash, load_config, validate_config
 from canaryjax.config.load import SHIPPED_CONFIGS
 from canaryjax.errors import UserError
@@ -88,6 +89,76 @@ def test_mistakes_are_named(override, message):
 def test_values_that_contradict_each_other_are_refused(overrides, message):
     with pytest.raises(UserError, match=message):
         load_config("quick", overrides)
+
+
+RANGES = {
+    "policy.clip_low": (-0.1, 0.0, 0.5, 1.0, 1.5),
+    "policy.clip_high": (-0.1, 0.0, 3.0),
+    "policy.dual_clip": (0.5, 1.0, 1.5, None),
+    "policy.temperature": (0.0, 0.5, 2.0),
+    "policy.top_p": (0.0, 0.5, 1.0, 1.5),
+    "policy.updates_per_rollout": (0, 1, 2),
+    "policy.num_generations": (1, 2, 5, 8),
+    "policy.train_batch_size": (0, 8, 12, 16, 32, 64),
+    "policy.grad_accumulation": (0, 1, 2, 3),
+    "policy.kl_coefficient": (-1.0, 0.0),
+    "policy.missing_eos_penalty": (-1.0, 0.0),
+    "policy.max_completion_length": (0, 1),
+    "policy.kl": ("k3", "k4"),
+    "policy.loss_normalisation": ("token", "batch"),
+    "policy.optimizer.warmup_fraction": (-0.1, 0.0, 0.5, 1.0, 1.1),
+    "policy.optimizer.learning_rate": (0.0, 1.0),
+    "policy.optimizer.weight_decay": (-1.0, 0.0),
+    "policy.optimizer.max_grad_norm": (0.0, 1.0),
+    "policy.optimizer.schedule": ("linear", "step"),
+    "policy.lora.rank": (0, 1),
+    "policy.lora.alpha": (0.0, 1.0),
+    "policy.lora.dropout": (-0.1, 0.0, 1.0),
+    "policy.lora.targets": (["q"], ["q", "q"], ["query"], []),
+    "reward_model.early_stopping_patience": (0, 1, None),
+    "reward_model.center_coefficient": (-1.0, 0.0),
+    "reward_model.epochs": (0, 1),
+    "reward_model.eval_every": (0, 1),
+}
+
+
+def outcome(make) -> str:
+    try:
+        make()
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(("key", "values"), RANGES.items())
+def test_the_config_refuses_what_the_trainers_refuse_and_nothing_else(key, values):
+    # What the trainers alone refuse, `--plan` would plan, and a run would name without its key.
+    start = load_config("quick", ["policy.top_p=0.9" if key == "policy.updates_per_rollout" else "study.seed=1"])
+    for value in values:
+        changed, section = start.model_dump(), key.split(".")
+        node = changed
+        for part in section[:-1]:
+            node = node[part]
+        node[section[-1]] = value
+        refused = outcome(lambda changed=changed: validate_config(changed, "test"))
+        trainers = (reward_settings, policy_settings)
+        unchecked = _unchecked(start, section, value)
+        found = [outcome(lambda make=make, given=unchecked: make(given)) for make in trainers]
+        assert bool(refused) == any(found), (value, refused, found)
+        assert not refused or section[-1] in refused
+
+
+def _unchecked(model, section, value):
+    """A copy with one value changed and nothing checked."""
+    name = section[0]
+    new = value if len(section) == 1 else _unchecked(getattr(model, name), section[1:], value)
+    return model.model_copy(update={name: new})
+
+
+def test_a_top_p_below_one_takes_one_update_a_rollout():
+    assert load_config("quick", ["policy.top_p=0.9"]).policy.top_p == 0.9
+    with pytest.raises(UserError, match=r"'policy': expected top_p=1 with 2 updates a rollout, found 0\.9"):
+        load_config("quick", ["policy.top_p=0.9", "policy.updates_per_rollout=2"])
 
 
 def test_a_large_bias_needs_leave():

@@ -1,0 +1,32 @@
+"""What the sections of a config are made of: their base class, and the ranges that several of them use."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+Count = Annotated[int, Field(ge=1)]
+
+LONGEST_NAME = 255  # bytes of a file's or folder's name on the usual file systems
+
+
+def _short_names(path: str) -> str:
+    # Asking the system about a longer name is an error, not "no such file"; it is better met here than after a start.
+    longest = max((len(part.encode("utf-8", "surrogateescape")) for part in Path(path).parts), default=0)
+    if longest > LONGEST_NAME:
+        raise ValueError(
+            f"expected names of at most {LONGEST_NAME} bytes in a path, found one of {longest}; check the path"
+        )
+    return path
+
+
+FilePath = Annotated[str, AfterValidator(_short_names)]
+
+
+class Section(BaseModel):
+    """A part of the config: frozen, checked, and without unknown keys or numbers that are not finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)

@@ -1,0 +1,120 @@
+"""The sections that say how reward models and policies are trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from canaryjax.config.fields import Count, NonNegative, Positive, Section, Share
+
+
+class LoraConfig(Section):
+    """Low-rank adapter of a reward model or a policy."""
+
+    rank: Count = 16
+    alpha: Positive = 32.0
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    targets: tuple[Literal["q", "k", "v", "o", "gate", "up", "down"], ...] = ("q", "k", "v", "o", "gate", "up", "down")
+
+    @model_validator(mode="after")
+    def _no_repeats(self):
+        if not self.targets or len(set(self.targets)) < len(self.targets):
+            raise ValueError("expected targets to name at least one projection and none twice")
+        return self
+
+
+class OptimizerConfig(Section):
+    """AdamW and its schedule; the paper gives the rate only, the rest is assumed."""
+
+    learning_rate: Positive = 1e-5
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    warmup_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    weight_decay: NonNegative = 0.0
+    max_grad_norm: Positive = 1.0
+
+
+class RewardModelConfig(Section):
+    """Scalar reward model (the paper's Table 3); batch sizes count completions.
+
+    `balance` weighs the two labels alike over all rows, or (`prompt`) first among the responses to each prompt: good
+    and bad then come from one pool, and how often a prompt's answers are good on average teaches nothing.
+    """
+
+    sampled_responses: Annotated[int, Field(ge=0)] = 2
+    constructed_responses: Annotated[int, Field(ge=0)] = 2
+    sampling_temperature: Positive = 1.0
+    train_batch_size: Count = 8
+    eval_batch_size: Count = 8
+    grad_accumulation: Count = 2
+    epochs: Count = 3
+    max_length: Count = 1024
+    max_response_tokens: Count = 64
+    eval_every: Count = 100
+    early_stopping_patience: Count | None = 2
+    center_coefficient: NonNegative = 0.01
+    balance: Literal["all", "prompt"] = "all"
+    heldout_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    gradient_checkpointing: bool = True
+    lora: LoraConfig = LoraConfig(rank=16, alpha=32.0, dropout=0.05)
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5)
+
+    @model_validator(mode="after")
+    def _whole_rows(self):
+        responses = self.sampled_responses + self.constructed_responses
+        if responses < 1:
+            raise ValueError("expected at least one response a prompt, found none")
+        for name in ("train_batch_size", "eval_batch_size"):
+            if (size := getattr(self, name)) % responses:
+                raise ValueError(f"expected {name} a multiple of the {responses} responses of a prompt, found {size}")
+        if self.max_response_tokens >= self.max_length:
+            raise ValueError(f"expected max_response_tokens below {self.max_length}, found {self.max_response_tokens}")
+        return self
+
+
+class PolicyConfig(Section):
+    """Policy optimisation (the paper's Table 4, GRPO column); batch sizes count completions."""
+
+    algorithm: Literal["grpo"] = "grpo"
+    reward: Literal["reward_model", "simulated"] = "reward_model"
+    generation_batch_size: Count = 32
+    train_batch_size: Count = 8
+    grad_accumulation: Count = 1
+    updates_per_rollout: Count = 1
+    num_generations: Annotated[int, Field(ge=2)] = 8
+    epochs: Count = 1
+    max_prompt_length: Count = 1600
+    max_completion_length: Count = 64
+    temperature: Positive = 1.0
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    kl_coefficient: NonNegative = 0.04
+    kl: Literal["k1", "k2", "k3", "k3_weighted"] = "k3"
+    clip_low: Share = 0.2
+    clip_high: NonNegative = 0.2
+    dual_clip: Annotated[float, Field(gt=1.0)] | None = None
+    scale_advantages: bool = True
+    loss_normalisation: Literal["sequence", "token", "constant"] = "sequence"
+    missing_eos_penalty: NonNegative = 0.0
+    gradient_checkpointing: bool = False
+    lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5)
+
+    @model_validator(mode="after")
+    def _whole_groups(self):
+        for name in ("generation_batch_size", "train_batch_size"):
+            if getattr(self, name) % self.num_generations:
+                raise ValueError(
+                    f"expected {name} to be a multiple of num_generations={self.num_generations} (a group is never "
+                    f"split), found {getattr(self, name)}"
+                )
+        update = self.train_batch_size * self.grad_accumulation
+        if self.generation_batch_size % update:
+            raise ValueError(
+                f"expected generation_batch_size to be a multiple of train_batch_size * grad_accumulation = {update}, "
+                f"found {self.generation_batch_size}"
+            )
+        updates = self.generation_batch_size // update * self.updates_per_rollout
+        if self.top_p < 1.0 and updates > 1:  # the filter is not part of the law in training: no old log-probs
+            raise ValueError(
+                f"expected top_p=1 with {updates} updates a rollout, found {self.top_p}; set top_p=1, or "
+                "updates_per_rollout=1 and train_batch_size * grad_accumulation to generation_batch_size"
+            )
+        return self
