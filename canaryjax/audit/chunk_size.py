@@ -2,13 +2,9 @@
 
 import jax
 
-from canaryjax.audit.plan import memory_per_policy
+from canaryjax.audit.plan import MOST, MOST_ON_CPU, fitting_chunk
 from canaryjax.config import AuditConfig
 from canaryjax.models.config import ModelConfig
-
-MOST_ON_CPU = 5  # matrix products fill a CPU with few policies; more only take memory
-MOST = 32
-MEMORY_SHARE = 0.5  # of what is free, for what the estimate leaves out
 
 
 def choose_chunk_size(config: AuditConfig, shape: ModelConfig) -> int:
@@ -16,11 +12,7 @@ def choose_chunk_size(config: AuditConfig, shape: ModelConfig) -> int:
     if config.study.policies_per_chunk is not None:
         return config.study.policies_per_chunk
     most = MOST_ON_CPU if jax.default_backend() == "cpu" else MOST
-    fitting = int(MEMORY_SHARE * free_memory() / memory_per_policy(config, shape))
-    size = max(1, min(most, fitting))
-    # Chunks as even as can be: ten policies in twos of five, not nine and one.
-    arm = max(config.study.compliant, config.study.violating)
-    return -(-arm // -(-arm // size))
+    return fitting_chunk(config, shape, free_memory(), most)
 
 
 def free_memory() -> float:

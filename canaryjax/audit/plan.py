@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from canaryjax.audit.service_log import SAMPLING_BATCH
+from canaryjax.audit.utility import BATCH as ANSWER_BATCH
 from canaryjax.config.schema import AuditConfig
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
@@ -26,6 +28,9 @@ DEVICES = {
     "h100-80gb": Device(9.89e14, 80e9, 3.35e12),
     "h200-141gb": Device(9.89e14, 141e9, 4.8e12),
 }
+MOST_ON_CPU = 5  # matrix products fill a CPU with few policies; more only take memory
+MOST = 32
+MEMORY_SHARE = 0.5  # of what is free, for what the estimate of a policy's memory leaves out
 ASSUMED_UTILISATION = 0.35  # share of the matmul rate that training of this kind reaches; assumed, not measured
 
 _QWEN25_1_5B = ModelConfig(
@@ -70,96 +75,160 @@ class Stage:
     context: int
 
 
-def plan_study(config: AuditConfig, model: ModelConfig, documents: int, device: str = "a100-40gb") -> dict:
+@dataclass(frozen=True)
+class Material:
+    """What there is to train on: documents and questions of the trials, and questions set aside for the warm start."""
+
+    documents: int
+    questions: int
+    warm_questions: int = 0
+
+
+def plan_study(config: AuditConfig, model: ModelConfig, material: Material, device: str = "a100-40gb") -> dict:
     """An upper bound on what a config runs: every prompt is taken at its longest.
 
     Args:
       config: The study.
       model: The base model's shape.
-      documents: How many documents there are.
+      material: The study's data.
       device: A key of `DEVICES`.
 
     Returns:
       Plain values: counts per policy and in all, FLOPs by stage, memory, and hours on the device.
 
     Raises:
-      UserError: An unknown device.
+      UserError: An unknown device; fewer prompts than one policy step takes.
     """
     if device not in DEVICES:
         raise UserError(f"expected a device among {sorted(DEVICES)}, found {device!r}; name one of them")
     limits = DEVICES[device]
-    counts = _counts(config, documents)
+    counts = _counts(config, material)
     stages = _stages(config, counts)
     flops = {name: _flops(stage, model) for name, stage in stages.items()}
+    warm_start = _flops(_warm_start(config, material), model)
     policies = config.study.compliant + config.study.violating
-    total = policies * sum(flops.values())
-    # Decoding reads every base weight once a step, for all rows and policies of a chunk together.
+    total = policies * sum(flops.values()) + warm_start
     bytes_per = 2 if config.model.dtype == "bfloat16" else 4
     weights = bytes_per * _parameters(model)
-    decode_steps = counts["policy_steps_per_epoch"] * config.policy.epochs * config.policy.max_completion_length
-    decode_seconds = policies * decode_steps * weights / limits.bandwidth
+    most = MOST_ON_CPU if device.startswith("cpu") else MOST
+    chunk = config.study.policies_per_chunk or fitting_chunk(config, model, limits.memory - weights, most)
+    decode_seconds = _weight_reads(config, counts, chunk) * weights / limits.bandwidth
     compute_seconds = total / (limits.matmul * ASSUMED_UTILISATION)
-    memory = _memory(config, model, weights)
+    memory = _memory(config, model, weights, chunk)
     return {
         "name": config.name,
         "device": device,
         "policies": policies,
-        "documents": documents,
+        "policies_per_chunk": chunk,
+        "documents": material.documents,
+        "questions": material.questions,
+        "warm_start_questions": material.warm_questions,
         "counts_per_policy": counts,
         "tokens_per_policy": {name: stage.tokens for name, stage in stages.items()},
         "flops_per_policy": flops,
+        "flops_warm_start": warm_start,
         "flops_total": total,
         "base_parameters": _parameters(model),
         "memory_bytes": memory,
         "fits": sum(memory.values()) < limits.memory,
         "hours": (compute_seconds + decode_seconds) / 3600,
         "assumed": (
-            f"every prompt at its longest; {ASSUMED_UTILISATION:.0%} of {limits.matmul:.3g} FLOP/s in products; one "
-            "policy decoding at a time, bound by reading the weights; loading and compilation not counted"
+            f"every prompt at its longest; {ASSUMED_UTILISATION:.0%} of {limits.matmul:.3g} FLOP/s in products; "
+            "decoding bound by reading the weights, once a step for all policies of a chunk; loading and compilation "
+            "not counted"
         ),
     }
 
 
-def _counts(config: AuditConfig, documents: int) -> dict[str, int]:
-    per_document = config.data.questions_per_document or 1
-    rm = round(documents * config.data.rm_share) * per_document
-    held_out = round(documents * config.data.eval_share) * per_document
-    rl = documents * per_document - rm - held_out
-    responses = config.reward_model.sampled_responses + config.reward_model.constructed_responses
-    rm_batch = config.reward_model.train_batch_size * config.reward_model.grad_accumulation
-    prompts = config.policy.generation_batch_size // config.policy.num_generations
+def _counts(config: AuditConfig, material: Material) -> dict[str, int]:
+    documents, per_document = material.documents, material.questions / material.documents
+    reward, policy, evaluation = config.reward_model, config.policy, config.evaluation
+    rm_documents = round(documents * config.data.rm_share)
+    rm = round(rm_documents * per_document)
+    held_out = round(round(documents * config.data.eval_share) * per_document)
+    rl = material.questions - rm - held_out
+    kept = 0  # for the reward model's own evaluation, as `audit.training` draws them
+    if reward.heldout_share > 0:
+        kept = max(0, min(max(1, round(reward.heldout_share * rm_documents)), rm_documents - 1))
+    trained = round((rm_documents - kept) * per_document)
+    responses = reward.sampled_responses + reward.constructed_responses
+    per_update = reward.train_batch_size // responses * reward.grad_accumulation
+    prompts = policy.generation_batch_size // policy.num_generations
+    steps = rl * policy.epochs // prompts  # prompts that do not fill the last step are left out
+    if steps < 1:
+        raise UserError(
+            f"expected at least the {prompts} prompts of one policy step, found about {rl * policy.epochs} in the "
+            "policy split: give more documents, or lower policy.generation_batch_size"
+        )
+    pairs = min(held_out, evaluation.max_pairs)
     return {
-        "reward_rows": rm * responses,
-        "reward_steps": -(-rm * responses // rm_batch) * config.reward_model.epochs,
+        "logged_prompts": rm,
+        "reward_rows": trained * responses,
+        "reward_updates": -(-trained * reward.epochs // per_update),
         "policy_prompts": rl,
-        "policy_steps_per_epoch": -(-rl // prompts),
-        "policy_completions": rl * config.policy.num_generations * config.policy.epochs,
-        "pairs": min(held_out, config.evaluation.max_pairs),
+        "policy_steps": steps,
+        "policy_completions": steps * policy.generation_batch_size,
+        "pairs": pairs,
+        "utility_answers": min(evaluation.utility_examples, pairs),
     }
 
 
 def _stages(config: AuditConfig, counts: dict[str, int]) -> dict[str, Stage]:
     rm, policy, evaluation = config.reward_model, config.policy, config.evaluation
     responses = rm.sampled_responses + rm.constructed_responses
+    prompt, completion = policy.max_prompt_length, policy.max_completion_length
+    sampled = counts["logged_prompts"] * rm.sampled_responses * rm.max_response_tokens
+    logged = counts["logged_prompts"] * prompt + sampled if rm.sampled_responses else 0
     rm_prompts = counts["reward_rows"] // responses
     rm_tokens = rm_prompts * (rm.max_length - rm.max_response_tokens) + counts["reward_rows"] * rm.max_response_tokens
-    prompts = counts["policy_prompts"] * policy.epochs
-    step_tokens = prompts * policy.max_prompt_length + counts["policy_completions"] * policy.max_completion_length
-    generated = counts["policy_completions"] * policy.max_completion_length
+    visits = counts["policy_completions"] // policy.num_generations
+    generated = counts["policy_completions"] * completion
+    step_tokens = visits * prompt + generated
     controls = evaluation.control_pairs * (
         2 * evaluation.decoys + evaluation.placebos_same_form + evaluation.placebos_other_form
     )
-    scored = (4 * counts["pairs"] + controls) * policy.max_prompt_length
-    # A frozen base needs no weight gradients: backward costs one forward, two with recomputation.
-    backward_rm, backward_policy = (3.0 if part.gradient_checkpointing else 2.0 for part in (rm, policy))
+    scored = (4 * counts["pairs"] + controls) * prompt
+    answered = counts["utility_answers"] * completion
+    backward_rm, backward_policy = (_backward(part.gradient_checkpointing) for part in (rm, policy))
     return {
+        "logged_responses": Stage(logged, 1.0, sampled, prompt),
         "reward_model": Stage(rm_tokens, backward_rm * rm.epochs, 0, rm.max_length),
-        "rollout": Stage(step_tokens, 1.0, generated, policy.max_prompt_length),
-        "reward": Stage(step_tokens, 1.0, 0, policy.max_prompt_length),
-        "reference": Stage(step_tokens, 1.0, generated, policy.max_prompt_length),
-        "policy_gradient": Stage(step_tokens, backward_policy, generated, policy.max_prompt_length),
-        "scoring": Stage(scored, 2.0, scored // 16, policy.max_prompt_length),  # the policy and the base
+        "rollout": Stage(step_tokens, 1.0, generated, prompt),
+        "reward": Stage(step_tokens, 1.0, 0, prompt),
+        "reference": Stage(step_tokens, 1.0, generated, prompt),
+        "policy_gradient": Stage(
+            step_tokens * policy.updates_per_rollout, backward_policy, generated * policy.updates_per_rollout, prompt
+        ),
+        "scoring": Stage(scored, 2.0, scored // 16, prompt),  # the policy and the base
+        "reward_bias": Stage(2 * counts["pairs"] * prompt, 1.0, 0, prompt),
+        "utility": Stage(counts["utility_answers"] * prompt + answered, 2.0, answered, prompt),  # as scoring
     }
+
+
+def _warm_start(config: AuditConfig, material: Material) -> Stage:
+    """The warm start's training, once for the whole study."""
+    policy, visits = config.policy, material.warm_questions * config.model.warm_start.epochs
+    answers, length = visits * policy.max_completion_length, policy.max_prompt_length
+    return Stage(visits * length + answers, _backward(policy.gradient_checkpointing), answers, length)
+
+
+def _backward(recomputed: bool) -> float:
+    # A frozen base needs no weight gradients: backward costs one forward, two with recomputation.
+    return 3.0 if recomputed else 2.0
+
+
+def _weight_reads(config: AuditConfig, counts: dict[str, int], chunk: int) -> int:
+    """How often decoding reads every weight of the base, over the whole study."""
+    study, reward, length = config.study, config.reward_model, config.policy.max_completion_length
+    chunks = -(-study.compliant // chunk) + -(-study.violating // chunk)
+    policies, answers = study.compliant + study.violating, counts["utility_answers"]
+    # Each policy's log is sampled from the base by itself.
+    logged = (
+        -(-counts["logged_prompts"] // SAMPLING_BATCH) * reward.max_response_tokens * bool(reward.sampled_responses)
+    )
+    together = counts["policy_steps"] + -(-answers // ANSWER_BATCH)  # a chunk's policies answer side by side
+    base_answers = -(-answers * min(chunk, policies) // ANSWER_BATCH)
+    return policies * logged + chunks * (together + base_answers) * length
 
 
 def _parameters(model: ModelConfig) -> int:
@@ -175,18 +244,19 @@ def _flops(stage: Stage, model: ModelConfig) -> float:
     return stage.forwards * (stage.tokens * (2 * block + attention) + stage.head_tokens * head)
 
 
-def memory_per_policy(config: AuditConfig, model: ModelConfig) -> float:
-    """Bytes that one more policy in a chunk takes while it trains."""
-    parts = _memory(config, model, 0.0)
-    return sum(parts.values()) / (config.study.policies_per_chunk or 1)
+def fitting_chunk(config: AuditConfig, model: ModelConfig, free: float, most: int) -> int:
+    """Policies to train together where `free` bytes are left for them: at most `most`, in even chunks of an arm."""
+    size = max(1, min(most, int(MEMORY_SHARE * free / sum(_memory(config, model, 0.0, 1).values()))))
+    # Chunks as even as can be: ten policies in twos of five, not nine and one.
+    arm = max(config.study.compliant, config.study.violating)
+    return -(-arm // -(-arm // size))
 
 
-def _memory(config: AuditConfig, model: ModelConfig, weights: float) -> dict[str, float]:
+def _memory(config: AuditConfig, model: ModelConfig, weights: float, policies: int) -> dict[str, float]:
     policy, lora = config.policy, config.policy.lora
     adapter = model.num_layers * sum(
         lora.rank * sum(projection_shapes(model)[name]) for name in lora.targets
     )  # fmt: skip
-    policies = config.study.policies_per_chunk or 1
     rows = policy.train_batch_size // policy.num_generations
     tokens = rows * policy.max_prompt_length + policy.train_batch_size * policy.max_completion_length
     per_value = 2 if config.model.dtype == "bfloat16" else 4

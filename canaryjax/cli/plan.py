@@ -1,12 +1,13 @@
 """`canaryjax audit --plan`: what a config would run, as a table."""
 
 import json
-from pathlib import Path
+import os.path
 from typing import TYPE_CHECKING, Any
 
 from canaryjax.errors import UserError
 
 if TYPE_CHECKING:
+    from canaryjax.audit.plan import Material
     from canaryjax.config import AuditConfig
     from canaryjax.models.config import ModelConfig
 
@@ -20,7 +21,7 @@ def print_plan(config: "AuditConfig", device: str) -> None:
     from canaryjax.audit.plan import plan_study
 
     table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
-    for label, value in flat(plan_study(config, model_shape(config), document_count(config), device)):
+    for label, value in flat(plan_study(config, model_shape(config), study_material(config), device)):
         table.add_row(label, Text(value))  # not markup, whatever stands in a value
     Console().print(table)
 
@@ -46,15 +47,31 @@ def model_shape(config: "AuditConfig") -> "ModelConfig":
     return shape
 
 
-def document_count(config: "AuditConfig") -> int:
-    """How many documents the study takes: as configured, else the lines of its file."""
-    if config.data.documents is not None:
-        return config.data.documents
-    file = Path(config.data.path or "")
-    if not file.is_file():
-        raise UserError(f"expected data.documents, or a file at data.path, found {config.data.path!r}; set one")
-    with file.open("rb") as lines:
-        return sum(bool(line.strip()) for line in lines)
+def study_material(config: "AuditConfig") -> "Material":
+    """How many documents and questions the study takes: as the run loads them, else as configured."""
+    from canaryjax.audit.base import reserve_warm_start
+    from canaryjax.audit.plan import Material
+    from canaryjax.data.loaders import load_examples
+    from canaryjax.data.splits import split_documents
+    from canaryjax.embedded.corpus import generate_examples
+
+    data, wanted = config.data, config.model.warm_start.documents
+    if data.kind == "embedded" or os.path.isfile(data.path or ""):
+        examples = load_examples(data, config.study.seed, generate_examples)
+        warm, examples = reserve_warm_start(config, examples)
+        shares = (data.rm_share, 1.0 - data.rm_share - data.eval_share, data.eval_share)
+        split_documents(examples, config.study.seed, "plan", shares)  # for what it refuses
+        return Material(len({e.document_id for e in examples}), len(examples), len(warm))
+    if data.documents is None:
+        raise UserError(f"expected data.documents, or a file at data.path, found {data.path!r}; set one")
+    if data.documents <= wanted:
+        raise UserError(
+            f"expected more documents than the {wanted} of model.warm_start.documents, found {data.documents}; "
+            "lower it or raise data.documents"
+        )
+    questions = data.questions_per_document or 1  # all of them are not known without the file
+    documents = data.documents - wanted
+    return Material(documents, documents * questions, wanted * questions)
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -84,4 +101,6 @@ def _text(label: str, value: Any) -> str:
         return f"{value / 1e9:,.2f} GB"
     if "flops" in label:
         return f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.2f}" if value >= 0.01 or value == 0 else f"{value:.1g}"

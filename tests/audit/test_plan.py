@@ -1,11 +1,28 @@
 """The plan's arithmetic, and that well-known shapes have the well-known sizes."""
 
+import gzip
+import json
+
 import pytest
 
-from canaryjax.audit.plan import KNOWN_SHAPES, Stage, _flops, known_shape, plan_study
+from canaryjax.audit.plan import (
+    DEVICES,
+    KNOWN_SHAPES,
+    MEMORY_SHARE,
+    Material,
+    Stage,
+    _flops,
+    _memory,
+    fitting_chunk,
+    known_shape,
+    plan_study,
+)
 from canaryjax.audit.plan import _parameters as parameters
+from canaryjax.cli.plan import study_material
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
+
+GEMMA = KNOWN_SHAPES["gemma-2b"]
 
 
 @pytest.mark.parametrize(("name", "millions"), [("gemma-2b", 2506), ("qwen2.5-1.5b", 1544), ("smollm2-135m", 134.5)])
@@ -23,19 +40,107 @@ def test_a_forward_pass_costs_two_operations_a_weight_and_token():
 
 
 def test_counts_of_the_papers_config():
-    config = load_config("paper/repliqa_gemma2b_grpo")
-    plan = plan_study(config, KNOWN_SHAPES["gemma-2b"], documents=1000)
+    plan = plan_study(load_config("paper/repliqa_gemma2b_grpo"), GEMMA, Material(1000, 1000))
     assert plan["policies"] == 100
     counts = plan["counts_per_policy"]
-    assert counts["reward_rows"] == 350 * 4
-    assert counts["reward_steps"] == 88 * 3  # 1,400 responses in updates of 16, three epochs
+    assert counts["logged_prompts"] == 350
+    assert counts["reward_rows"] == 315 * 4  # a tenth of the 350 documents is held out
+    assert counts["reward_updates"] == 237  # 315 prompts, three epochs, 4 prompts an update: 236.25
     assert counts["policy_prompts"] == 350
-    assert counts["policy_steps_per_epoch"] == 88  # 32 completions are 4 prompts of 8
-    assert counts["policy_completions"] == 2800
+    assert counts["policy_steps"] == 87  # 32 completions are 4 prompts of 8; the last two prompts fill no step
+    assert counts["policy_completions"] == 87 * 32
     assert plan["fits"]
+    tokens = plan["tokens_per_policy"]
+    assert tokens["logged_responses"] == 350 * (1600 + 2 * 64)
+    assert tokens["utility"] == 64 * (1600 + 64)
+    assert plan["flops_warm_start"] == 0
 
 
-def test_an_unknown_device_is_named():
+def test_several_questions_of_a_document_count_each():
+    counts = plan_study(load_config("paper/repliqa_gemma2b_grpo"), GEMMA, Material(100, 500))["counts_per_policy"]
+    assert (counts["logged_prompts"], counts["policy_prompts"]) == (175, 175)
+    assert counts["reward_rows"] == (35 - 4) * 5 * 4  # whole documents are held out
+
+
+def test_the_warm_start_is_trained_once_whatever_the_number_of_policies():
+    config = load_config("smollm2_fairytale", ["model.warm_start.epochs=2"])
+    shape = known_shape("smollm2-135m")
+    few, many = (
+        plan_study(load_config("smollm2_fairytale", [f"study.compliant={n}", f"study.violating={n}"]), shape, material)
+        for n, material in ((1, Material(84, 84, 160)), (3, Material(84, 84, 160)))
+    )
+    assert few["flops_warm_start"] == many["flops_warm_start"] > 0
+    assert plan_study(config, shape, Material(84, 84, 160))["flops_warm_start"] == 2 * few["flops_warm_start"]
+    for plan in (few, many):
+        trained = plan["policies"] * sum(plan["flops_per_policy"].values())
+        assert plan["flops_total"] == pytest.approx(trained + plan["flops_warm_start"])
+
+
+def test_policies_of_a_chunk_share_the_reading_of_the_weights():
+    # Without logged responses every read is shared: five chunks of two policies read half as often as ten of one.
+    fixed = ["reward_model.sampled_responses=0", "reward_model.constructed_responses=4", "study.compliant=5",
+             "study.violating=5", "evaluation.utility_examples=32"]  # fmt: skip
+    hours = []
+    for chunk in (1, 5):
+        config = load_config("paper/repliqa_gemma2b_grpo", [*fixed, f"study.policies_per_chunk={chunk}"])
+        hours.append(plan_study(config, GEMMA, Material(1000, 1000))["hours"])
+    limits, weights = DEVICES["a100-40gb"], 2 * parameters(GEMMA)
+    # 87 steps and one batch of 32 greedy answers a chunk; the base answers 32 questions for each policy of a chunk.
+    reads = [10 * (87 + 1 + 1) * 64, 2 * (87 + 1 + 5) * 64]
+    saved = (reads[0] - reads[1]) * weights / limits.bandwidth / 3600
+    assert hours[0] - hours[1] == pytest.approx(saved)
+
+
+def test_a_chunk_takes_what_memory_holds_in_even_parts():
+    config = load_config("quick", ["study.compliant=10", "study.violating=10"])
+    one = sum(_memory(config, GEMMA, 0.0, 1).values())
+    assert fitting_chunk(config, GEMMA, 6.1 * one / MEMORY_SHARE, most=32) == 5  # twice five, not six and four
+    assert fitting_chunk(config, GEMMA, 100 * one / MEMORY_SHARE, most=4) == 4
+    assert fitting_chunk(config, GEMMA, -one, most=4) == 1
+
+
+def test_mistakes_are_named():
     config = load_config("quick")
     with pytest.raises(UserError, match="abacus"):
-        plan_study(config, KNOWN_SHAPES["gemma-2b"], 100, device="abacus")
+        plan_study(config, GEMMA, Material(100, 100), device="abacus")
+    # The run refuses it before any training; a plan of zero steps would look cheap.
+    with pytest.raises(UserError, match=r"4 prompts of one policy step, found about 3 .*policy\.generation_batch_size"):
+        plan_study(config, GEMMA, Material(10, 10))
+
+
+def written(tmp_path, documents, questions):
+    rows = [
+        {"document": f"Text {d}.", "question": f"What {q}?", "answer": "That"}
+        for d in range(documents)
+        for q in range(questions)
+    ]
+    path = tmp_path / "mine.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n\n" for row in rows).encode()))
+    return [f"data.path={path}", "data.kind=jsonl", "data.documents=null", "data.max_document_words=null"]
+
+
+def test_material_is_what_the_run_would_load(tmp_path):
+    # Counting the lines of the compressed file gave any number, and a document as often as it has questions.
+    data = written(tmp_path, 9, 3)
+    assert study_material(load_config("quick", [*data, "data.questions_per_document=2"])) == Material(9, 18)
+    assert study_material(load_config("quick", [*data, "data.questions_per_document=null"])) == Material(9, 27)
+    warm = load_config("quick", [*data, "model.warm_start.documents=4", "data.questions_per_document=null"])
+    assert study_material(warm) == Material(5, 15, 12)
+    assert (
+        study_material(load_config("quick", ["data.documents=null", "data.max_document_words=null"])).documents == 800
+    )
+    with pytest.raises(UserError, match=r"lower data\.documents"):
+        study_material(load_config("quick", [*data, "data.documents=10"]))
+    with pytest.raises(UserError, match=r"the 9 of model\.warm_start\.documents"):
+        study_material(load_config("quick", [*data, "model.warm_start.documents=9"]))
+    with pytest.raises(UserError, match="at least 3 documents"):
+        study_material(load_config("quick", [*data, "data.documents=2"]))
+
+
+def test_material_without_the_file_is_as_configured():
+    config = load_config("smollm2_fairytale", ["data.path=nowhere.jsonl.gz", "data.questions_per_document=2"])
+    assert study_material(config) == Material(84, 168, 320)
+    with pytest.raises(UserError, match=r"expected data\.documents, or a file at data\.path"):
+        study_material(load_config("smollm2_fairytale", ["data.path=nowhere.jsonl.gz", "data.documents=null"]))
+    with pytest.raises(UserError, match=r"raise data\.documents"):
+        study_material(load_config("smollm2_fairytale", ["data.path=nowhere.jsonl.gz", "data.documents=160"]))
