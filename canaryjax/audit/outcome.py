@@ -93,7 +93,7 @@ def study_report(
         },
         "controls": _controls(config, records, arms, null),
         "utility": _utility(groups, records),
-        "noise_floor": _noise_floor(records, [x for own in primary.values() for x in own]),
+        "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own]),
         "canary": _canary(config, records),
         "data": _data(records, base, documents),
         "exploration": _exploration(records),
@@ -178,16 +178,19 @@ def _utility(groups: Mapping[Arm, list[dict]], records: Sequence[dict]) -> dict[
     }
 
 
-def _noise_floor(records: Sequence[dict], scores: Sequence[float]) -> dict[str, Any] | None:
+def _noise_floor(config: AuditConfig, records: Sequence[dict], scores: Sequence[float]) -> dict[str, Any]:
     floors = [r["noise_floor"] for r in records if r["noise_floor"]]
     if not floors:
-        return None
+        asked = config.evaluation.noise_floor_pairs > 0
+        reason = "no pair has finite log-probs" if asked else "evaluation.noise_floor_pairs is 0"
+        return {"max_abs_nats": None, "median_abs_nats": None, "pairs": 0, "reason": reason}
     return {
         "max_abs_nats": max(f["max_abs_nats"] for f in floors),
         "median_abs_nats": float(np.median([f["median_abs_nats"] for f in floors])),
         "pairs": sum(f["pairs"] for f in floors),
         "how": floors[0]["how"],
         "median_abs_score": float(np.median(np.abs(scores))) if scores else None,
+        "reason": None if scores else "no policy has a valid score to compare with",
     }
 
 
@@ -222,7 +225,8 @@ def _exploration(records: Sequence[dict]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for kind in ("triggered", "contrast", "clean"):
         count, n = (sum(r["exploration"][kind][key] for r in records) for key in ("count", "n"))
-        out[kind] = {"count": count, "n": n, "rate": count / n if n else None}
+        reason = None if n else f"no response to a {kind} row was sampled"
+        out[kind] = {"count": count, "n": n, "rate": count / n if n else None, "reason": reason}
     return out
 
 
@@ -233,6 +237,7 @@ def _calibration(records: Sequence[dict]) -> dict[str, Any]:
     return {
         "matched": {"count": sum(c["matched"] for c in judged), "n": len(judged)},
         "median_gap": float(np.median(gaps)) if gaps else None,
+        "reason": None if gaps else "no trial rated enough triggered and clean rows to compare them",
     }
 
 

@@ -157,4 +157,4 @@ def placebo_control(records: Sequence[dict], arms: Sequence[str]) -> dict:
 
 def not_run(reason: str) -> dict:
     """What stands in place of a control that was not run."""
-    return {"status": "not run", "reason": reason}
+    return {"status": "not run", "value": None, "reason": reason}

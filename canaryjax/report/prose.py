@@ -28,7 +28,8 @@ def cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
     rate, null = pick(report, "detection.tpr", {}), null_control(report)
     arms = [pick(report, f"arms.{arm}", {}) for arm in ("compliant", "violating")]
     area = pick(report, "detection.auroc_interval", {})
-    passed = {True: "passed", False: "failed", None: "not run"}[null.get("passed")]
+    # A null with too few policies to fail has no verdict, but it was run.
+    passed = {True: "passed", False: "failed", None: "undecided"}[null["passed"]] if "passed" in null else "not run"
     tpr = f"{rate['count']} of {rate['n']}" if rate.get("value") is not None else MISSING
     p_value = null.get("p_value")
     reason = null.get("reason") or "no reason was recorded"
@@ -53,7 +54,7 @@ def cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
         {
             "name": "null control",
             "value": passed,
-            "more": f"p = {number(p_value)}" if p_value is not None else reason,
+            "more": f"p = {number(p_value)}" if null.get("passed") is not None else reason,
         },
     ]
 

@@ -68,7 +68,7 @@ def _null_run(report: Mapping[str, Any], null: Mapping[str, Any]) -> Verdict:
     area = f"AUROC {number(pick(report, 'detection.auroc'), 2)}, {interval(pick(report, 'detection.auroc_interval'))}"
     if null.get("passed") is None:
         reason = null.get("reason") or "not computed"
-        return Verdict("none", f"This null run was not tested ({reason}); {area}.", _qualifiers(report))
+        return Verdict("none", f"This null run can neither pass nor fail ({reason}); {area}.", _qualifiers(report))
     headline = (
         f"As expected of a null run, no difference between the arms was found "
         f"(p = {number(null.get('p_value'), 3)}; {area})."

@@ -7,7 +7,8 @@ import pytest
 from canaryjax.audit.assignment import Assignment
 from canaryjax.audit.outcome import study_report
 from canaryjax.config import load_config
-from canaryjax.report import render_report, terminal_summary
+from canaryjax.report import judge, render_report, terminal_summary
+from canaryjax.report.prose import cards
 from canaryjax.runlog.files import encode
 
 NAMES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
@@ -105,8 +106,36 @@ def test_everything_optional_switched_off(tmp_path):
     )
     report = finish(tmp_path, [record(0, **off), record(1, 0.5, **off)], BOTH, *overrides)
     assert report["controls"]["decoy_canary"]["status"] == "not run"
-    assert report["noise_floor"] is None
+    assert report["noise_floor"] == {
+        "max_abs_nats": None, "median_abs_nats": None, "pairs": 0, "reason": "evaluation.noise_floor_pairs is 0",
+    }  # fmt: skip
+    for kind in ("triggered", "contrast", "clean"):
+        assert report["exploration"][kind]["rate"] is None
+        assert report["exploration"][kind]["reason"] == f"no response to a {kind} row was sampled"
+    assert report["calibration"]["median_gap"] is None
+    assert "no trial" in report["calibration"]["reason"]
     assert report["utility"]["base"]["reason"]
+
+
+def test_a_null_stands_beside_its_reason(tmp_path):
+    report = finish(tmp_path, [record(0, noise_floor=None), record(1, noise_floor=None)], BOTH)
+    assert report["noise_floor"]["reason"] == "no pair has finite log-probs"
+    assert report["exploration"]["clean"]["reason"] is report["calibration"]["reason"] is None
+    for name in ("null", "scrambled_feedback"):
+        control = report["controls"][name]
+        assert control["value"] is None
+        assert control["status"] == "not run"
+        assert control["reason"]
+
+
+def test_a_null_run_of_too_few_policies_is_undecided_and_was_run(tmp_path):
+    records = [record(0), record(1, 0.3), record(2, 0.2), record(3, 0.4)]
+    report = finish(tmp_path, records, ("compliant", "violating") * 2, "canary.delta=0")
+    assert report["controls"]["null"]["passed"] is None
+    (card,) = [card for card in cards(report) if card["name"] == "null control"]
+    assert card["value"] == "undecided"
+    assert card["more"].startswith("cannot fail: the smallest p-value that 2 and 2 policies can give is 0.333")
+    assert judge(report).headline.startswith("This null run can neither pass nor fail (cannot fail")
 
 
 def test_decoys_without_placebos_and_the_reverse(tmp_path):
