@@ -27,20 +27,23 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
     area = stats.auroc(compliant, violating)
     rate = stats.tpr_at_fpr(compliant, violating, settings.target_fpr, settings.threshold_rule, settings.level)
     curve = stats.roc_curve(compliant, violating)
-    interval = stats.auroc_interval(
-        compliant,
-        violating,
-        settings.level,
-        settings.auroc_interval,
-        resamples=settings.bootstrap_samples,
-        seed=seed,
-    )
+    paper, method = settings.threshold_rule == "paper", settings.auroc_interval
+    drawn: dict[str, Any] = {"resamples": settings.bootstrap_samples, "seed": seed}
+    # The paper's threshold comes with the paper's interval, at any size of the arms (BC-63, BC-A9).
+    method = "bootstrap" if paper and method == "auto" else method
+    interval = stats.auroc_interval(compliant, violating, settings.level, method, **drawn)
+    tpr = rate.to_dict() | {"true_fpr_range": rate.fpr_range.to_dict()}
+    if paper:
+        around = stats.tpr_bootstrap_interval(
+            compliant, violating, settings.target_fpr, "paper", settings.level, **drawn
+        )
+        tpr["bootstrap_interval"] = around.to_dict()
     achieved = rate.expected_fpr
     return {
         "auroc": area,
         "auroc_interval": interval.to_dict(),
         "auroc_reason": None if area is not None else "an arm has no valid policy",
-        "tpr": rate.to_dict() | {"true_fpr_range": rate.fpr_range.to_dict()},
+        "tpr": tpr,
         "ppv": [
             {"prevalence": pi, "value": None if achieved is None else stats.ppv(rate.value, achieved, pi)}
             for pi in settings.prevalences

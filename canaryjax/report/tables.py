@@ -42,6 +42,11 @@ def detection(report: Mapping[str, Any]) -> Table:
         ("AUROC", f"{number(pick(report, 'detection.auroc'))}; {interval(pick(report, 'detection.auroc_interval'))}"),
         (f"violating above threshold, target {percent(rate.get('target_fpr'))} false alarms", counted(rate)),
         ("interval of that share", interval(rate.get("interval"))),
+        *(
+            [("the same, threshold drawn anew", interval(rate["bootstrap_interval"]))]
+            if rate.get("bootstrap_interval")
+            else []
+        ),
         ("threshold", f"{threshold}, {rate.get('rule') or 'no'} rule; {rank}".rstrip("; ")),
         ("true false-alarm rate", interval(pick(rate, "true_fpr_range", rate.get("fpr_range")))),
         ("AUROC of the missed", f"{number(missed.get('value'))}{f' ({reason})' if reason else ''}"),

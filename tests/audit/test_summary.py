@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from canaryjax import stats
 from canaryjax.audit.measure import clustered_error
 from canaryjax.audit.summary import decoy_control, detection, mechanism, placebo_control
 from canaryjax.config.schema import StatisticConfig
+from canaryjax.report import tables
 
 
 def test_perfect_separation_of_ten_and_ten():
@@ -25,6 +27,27 @@ def test_too_few_compliant_policies_give_no_threshold_but_a_reason():
     assert found["tpr"]["value"] is None
     assert "at least 9" in found["tpr"]["reason"]
     assert found["ppv"][0]["value"] is None
+
+
+def test_the_papers_rule_comes_with_the_papers_intervals():
+    rng = np.random.default_rng(3)
+    low, high = rng.normal(0, 1, 20), rng.normal(1, 1, 20)
+    settings = StatisticConfig(threshold_rule="paper", bootstrap_samples=300)
+    found = detection(low, high, settings, seed=5)
+    assert found["auroc_interval"]["method"] == "bootstrap"  # arms below 30 have Newcombe's otherwise
+    own = stats.tpr_bootstrap_interval(low, high, 0.10, "paper", 0.90, resamples=300, seed=5)
+    assert found["tpr"]["bootstrap_interval"] == own.to_dict()
+    assert (
+        found["tpr"]["bootstrap_interval"]["low"] < found["tpr"]["value"] < found["tpr"]["bootstrap_interval"]["high"]
+    )
+    rows = dict(tables.detection({"detection": found}).rows)
+    assert "percentile bootstrap over policies" in rows["the same, threshold drawn anew"]
+    # A method that is asked for is used, and other rules are as they were.
+    asked = detection(low, high, settings.model_copy(update={"auroc_interval": "delong"}), seed=5)
+    assert asked["auroc_interval"]["method"] == "delong"
+    conformal = detection(low, high, StatisticConfig(bootstrap_samples=300), seed=5)
+    assert conformal["auroc_interval"]["method"] == "newcombe"
+    assert "bootstrap_interval" not in conformal["tpr"]
 
 
 def test_an_arm_without_valid_policies_is_null_with_a_reason():
