@@ -147,6 +147,11 @@ def _counts(config: AuditConfig, material: Material) -> dict[str, int]:
     rm = round(rm_documents * per_document)
     held_out = round(round(documents * config.data.eval_share) * per_document)
     rl = material.questions - rm - held_out
+    if reward.heldout_share > 0 and reward.early_stopping_patience is not None and rm_documents < 2:
+        raise UserError(
+            "expected at least 2 documents in the reward-model split, one of them held out for early stopping, found "
+            f"{rm_documents}: give more documents, or set reward_model.heldout_share=0"
+        )
     kept = 0  # for the reward model's own evaluation, as `audit.training` draws them
     if reward.heldout_share > 0:
         kept = max(0, min(max(1, round(reward.heldout_share * rm_documents)), rm_documents - 1))

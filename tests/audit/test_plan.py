@@ -106,6 +106,9 @@ def test_mistakes_are_named():
     # The run refuses it before any training; a plan of zero steps would look cheap.
     with pytest.raises(UserError, match=r"4 prompts of one policy step, found about 3 .*policy\.generation_batch_size"):
         plan_study(config, GEMMA, Material(10, 10))
+    stopping = load_config("quick", ["reward_model.early_stopping_patience=2", "data.rm_share=0.1"])
+    with pytest.raises(UserError, match=r"at least 2 documents .*found 1: .*reward_model\.heldout_share=0"):
+        plan_study(stopping, GEMMA, Material(10, 10))
 
 
 def written(tmp_path, documents, questions):
