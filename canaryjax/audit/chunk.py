@@ -22,6 +22,7 @@ from canaryjax.audit.measure import (
 )
 from canaryjax.audit.service_log import ServiceLog, simulate_log
 from canaryjax.audit.training import (
+    Prompts,
     SimulatedReward,
     policy_prompts,
     policy_settings,
@@ -36,6 +37,7 @@ from canaryjax.config import AuditConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.models.lora import Adapter
 from canaryjax.rl.metrics import Log
+from canaryjax.rl.reward_model import RewardModel
 from canaryjax.rl.reward_training import train_reward_models
 from canaryjax.rl.train_step import PromptRows
 from canaryjax.rl.trainer import train_policies
@@ -57,16 +59,17 @@ class Finished:
 
 
 class Stopwatch:
-    """Seconds by stage, shared evenly by the policies of a chunk."""
+    """Seconds of the machine by stage: of the clock, over the chunks that run side by side."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: int) -> None:
         self.seconds: dict[str, float] = {}
+        self._at_once = at_once
         self._since = time.perf_counter()
 
     def lap(self, stage: str) -> None:
         """Books the time since the last lap to a stage."""
         now = time.perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + (now - self._since) / self._at_once
         self._since = now
 
 
@@ -90,7 +93,13 @@ class TrainingLog:
 
 
 def run_chunk(
-    config: AuditConfig, base: Base, arm: Arm, trials: Sequence[Trial], lengths: dict[Arm, int], log: Log
+    config: AuditConfig,
+    base: Base,
+    arm: Arm,
+    trials: Sequence[Trial],
+    lengths: dict[Arm, int],
+    log: Log,
+    at_once: int = 1,
 ) -> list[Finished]:
     """Trains and measures the policies of a chunk together.
 
@@ -101,17 +110,67 @@ def run_chunk(
       trials: The chunk.
       lengths: Padded prompt lengths of the study, by arm.
       log: Called with training metrics, one record a logged step and policy.
+      at_once: Chunks that run side by side; for the timings alone.
 
     Returns:
       One result a trial, in order.
     """
-    watch = Stopwatch()
-    training = TrainingLog(trials, log)
-    with_document = lengths["violating"]
-    logs = [simulate_log(config, trial, base.params, base.tokenizer, with_document) for trial in trials]
+    watch = Stopwatch(at_once)
+    trained = _train(config, base, arm, trials, lengths, TrainingLog(trials, log), watch)
+    measured = _measure(config, base, trials, trained, lengths["violating"], watch)
+    finished = []
+    for p, trial in enumerate(trials):
+        valid = bool(trained.rm_result["valid"][p]) and bool(trained.rl_result["valid"][p])
+        record = _record(config, trial, measured["scored"][p], valid)
+        record |= trained.record(p) | {name: values[p] for name, values in measured.items() if name != "scored"}
+        record["exploration"] = exploration(trial, trained.logs[p])
+        # A study's policies see equally many prompts, and whole steps only.
+        record["prompts_left_out"] = trial.left_out["rl"] + trained.rl_result["prompts_left_out"]
+        record["seconds"] = {stage: s / len(trials) for stage, s in watch.seconds.items()}
+        adapter = jax.tree.map(lambda x, p=p: x[p], trained.adapters)
+        finished.append(Finished(record, measured["scored"][p].rows(trial.trial), adapter))
+    return finished
+
+
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    """A chunk after training: logs, reward models and policies, with what their training said."""
+
+    logs: list[ServiceLog]
+    rewards: RewardModel
+    rm_result: dict
+    prompts: list[Prompts]
+    adapters: Adapter
+    rl_result: dict
+    training: TrainingLog
+
+    def record(self, p: int) -> dict[str, Any]:
+        """What a policy's record keeps of it."""
+        log, final = self.logs[p], self.training.final
+        return {
+            "kl": final(p, "kl"),
+            "reward": final(p, "reward_mean"),
+            "completion_length": final(p, "completion_length"),
+            "reward_model": {
+                name: _plain(self.rm_result[name][p]) for name in ("heldout_loss", "heldout_accuracy", "heldout_auc")
+            },
+            "dropped_document_tokens": log.dropped_document_tokens + self.prompts[p].dropped_document_tokens,
+            "calibration": log.calibration,
+        }
+
+
+def _train(
+    config: AuditConfig,
+    base: Base,
+    arm: Arm,
+    trials: Sequence[Trial],
+    lengths: dict[Arm, int],
+    training: TrainingLog,
+    watch: Stopwatch,
+) -> _Trained:
+    logs = [simulate_log(config, trial, base.params, base.tokenizer, lengths["violating"]) for trial in trials]
     watch.lap("logged responses")
-    rm_length = reward_prompt_length(config, arm, lengths)
-    rows = reward_rows(config, arm, trials, logs, base.tokenizer, rm_length)
+    rows = reward_rows(config, arm, trials, logs, base.tokenizer, reward_prompt_length(config, arm, lengths))
     rewards, rm_result = train_reward_models(
         base.params, rows, reward_settings(config), trial_keys(config, "reward model", trials), training
     )
@@ -129,39 +188,26 @@ def run_chunk(
         log_every=config.output.log_every,
     )
     watch.lap("policies")
-    scored = score_cells(base.params, adapters, [plan_cells(t, config) for t in trials], config.evaluation.batch_size)
+    return _Trained(logs, rewards, rm_result, prompts, adapters, rl_result, training)
+
+
+def _measure(
+    config: AuditConfig, base: Base, trials: Sequence[Trial], trained: _Trained, length: int, watch: Stopwatch
+) -> dict[str, list]:
+    """Everything measured on a chunk, by its name in a record, one value a trial; `scored` holds the cells."""
+    model, adapters = base.params, trained.adapters
+    found: dict[str, list] = {}
+    found["scored"] = score_cells(
+        model, adapters, [plan_cells(t, config) for t in trials], config.evaluation.batch_size
+    )
     watch.lap("scores")
-    floors = noise_floor(base.params, adapters, [s.cells for s in scored], config)
-    biases = reward_bias(config, base.params, rewards, trials, base.tokenizer)
+    found["noise_floor"] = noise_floor(model, adapters, [s.cells for s in found["scored"]], config)
+    found["rm_bias"] = reward_bias(config, model, trained.rewards, trials, base.tokenizer)
     watch.lap("noise floor and reward bias")
-    utility = measure_utility(config, base.params, adapters, trials, base.tokenizer, with_document)
-    base_utility = measure_utility(config, base.params, None, trials, base.tokenizer, with_document)
+    found["utility"] = measure_utility(config, model, adapters, trials, base.tokenizer, length)
+    found["base_utility"] = measure_utility(config, model, None, trials, base.tokenizer, length)
     watch.lap("utility")
-    finished = []
-    for p, trial in enumerate(trials):
-        valid = bool(rm_result["valid"][p]) and bool(rl_result["valid"][p])
-        record = _record(config, trial, scored[p], valid)
-        record |= {
-            "noise_floor": floors[p],
-            "rm_bias": biases[p],
-            "kl": training.final(p, "kl"),
-            "reward": training.final(p, "reward_mean"),
-            "completion_length": training.final(p, "completion_length"),
-            "reward_model": {
-                name: _plain(rm_result[name][p]) for name in ("heldout_loss", "heldout_accuracy", "heldout_auc")
-            },
-            "utility": utility[p],
-            "base_utility": base_utility[p],
-            "exploration": exploration(trial, logs[p]),
-            "dropped_document_tokens": logs[p].dropped_document_tokens + prompts[p].dropped_document_tokens,
-            "calibration": logs[p].calibration,
-            # A study's policies see equally many prompts, and whole steps only.
-            "prompts_left_out": trial.left_out["rl"] + rl_result["prompts_left_out"],
-            "seconds": {stage: s / len(trials) for stage, s in watch.seconds.items()},
-        }
-        adapter = jax.tree.map(lambda x, p=p: x[p], adapters)
-        finished.append(Finished(record, scored[p].rows(trial.trial), adapter))
-    return finished
+    return found
 
 
 def _reward_source(config: AuditConfig, arm: Arm, trials: Sequence[Trial], base: Base, rewards):

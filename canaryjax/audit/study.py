@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 from canaryjax.audit.assignment import Assignment, assign_arms, chunk_trials
 from canaryjax.audit.base import Base, load_base, reserve_warm_start, warm_start
 from canaryjax.audit.chunk import Finished, run_chunk
-from canaryjax.audit.chunk_size import choose_chunk_size
+from canaryjax.audit.chunk_size import choose_chunk_size, choose_chunks_at_once
 from canaryjax.audit.outcome import study_report
 from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
 from canaryjax.audit.training import policy_settings, reward_settings
+from canaryjax.audit.workers import run_from_both_ends
 from canaryjax.canaries.eval_files import write_eval_files
 from canaryjax.config import AuditConfig
 from canaryjax.data.example import Example
@@ -165,15 +166,19 @@ def _run_chunks(
     run_dir.write_json("base.json", base.record)
     progress.stage("policies", done + sum(map(len, chunks)))
     progress.advance(done)
-    for chunk in chunks:
+    if not (run_dir.path / "data" / "eval_trigger.jsonl").is_file():  # the second of the two
+        _write_first_pairs(run_dir, prepared.trials[chunks[0][0].trial])
+    at_once = choose_chunks_at_once(base.params.config)
+
+    def run(chunk: Sequence[Assignment]) -> None:
         trials = [prepared.trials[a.trial] for a in chunk]
-        if not (run_dir.path / "data" / "eval_trigger.jsonl").is_file():  # the second of the two
-            _write_first_pairs(run_dir, trials[0])
-        finished = run_chunk(config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir))
+        finished = run_chunk(config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir), at_once)
         for result in finished:
             _keep(config, run_dir, base, result)
         # Once a chunk: its policies end together, and one by one they would spoil the estimate of the time left.
         progress.advance(len(finished), ", ".join(f"trial {a.trial}" for a in chunk))
+
+    run_from_both_ends(chunks, run, at_once)
 
 
 def _drop_stale_metrics(run_dir: RunDirectory, chunks: Sequence[Sequence[Assignment]]) -> None:

@@ -16,6 +16,7 @@ from canaryjax.rl.dropout import drop_inputs
 from canaryjax.rl.metrics import Log, MetricLog, plain_number
 from canaryjax.rl.optimizer import TrainState, apply_gradients, init_state, make_optimizer, select_tree
 from canaryjax.rl.order import padded_batches, row_order, take_rows
+from canaryjax.rl.programs import once
 from canaryjax.rl.reward_model import (
     RewardModel,
     RewardRows,
@@ -139,7 +140,7 @@ def _new_state(settings: RewardModelSettings, updates: int, model: Transformer, 
     return init_state(make_optimizer(settings.optimizer, updates), jax.vmap(one)(keys_p))
 
 
-@functools.cache  # one compiled program for all chunks of a study
+@once  # one compiled program for all chunks of a study
 def _step_program(settings: RewardModelSettings, updates: int):
     optimizer = make_optimizer(settings.optimizer, updates)
 

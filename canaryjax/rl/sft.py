@@ -17,6 +17,7 @@ from canaryjax.rl.dropout import drop_inputs
 from canaryjax.rl.metrics import Log, MetricLog
 from canaryjax.rl.optimizer import apply_gradients, init_state, make_optimizer
 from canaryjax.rl.order import padded_batches, row_order, take_rows
+from canaryjax.rl.programs import once
 from canaryjax.rl.reward_model import new_adapter
 from canaryjax.rl.settings import SupervisedSettings
 
@@ -83,7 +84,7 @@ def train_supervised(
     return jax.tree.map(lambda x: x[0], state.params)
 
 
-@functools.cache
+@once
 def _step_program(settings: SupervisedSettings, updates: int):
     optimizer = make_optimizer(settings.optimizer, updates)
 

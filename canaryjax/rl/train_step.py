@@ -23,6 +23,7 @@ from canaryjax.rl.dropout import drop_inputs
 from canaryjax.rl.grpo import finish_grpo, grpo_sums
 from canaryjax.rl.optimizer import TrainState, apply_gradients, make_optimizer
 from canaryjax.rl.order import take_rows
+from canaryjax.rl.programs import once
 from canaryjax.rl.reward_model import RewardModel, append_eos, score_rewards
 from canaryjax.rl.settings import GRPOSettings
 
@@ -215,7 +216,7 @@ def _update_on(model, recipe: Recipe, state: TrainState, batch: _Batch, guard, k
     return state, metrics | {"loss": value, "grad_norm": norm}
 
 
-@functools.cache  # one compiled program for all chunks of a study
+@once  # one compiled program for all chunks of a study
 def model_reward_step(recipe: Recipe):
     """`step(model, reference, reward_models_p, state, prompts, index_pb, keys_p)`: one step; donates the state."""
 
@@ -232,7 +233,7 @@ def model_reward_step(recipe: Recipe):
     return step
 
 
-@functools.cache
+@once
 def host_reward_programs(recipe: Recipe):
     """`rollout(model, state, prompts, index_pb, keys_p)` and `update(model, reference, state, prompts, index_pb,
     rollout, rewards_pbg, keys_p)`, which donates the state."""

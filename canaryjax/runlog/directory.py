@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class RunDirectory:
 
     def __init__(self, path: Path, resumed: bool) -> None:
         self.path, self.resumed = path, resumed
+        self._appending = threading.Lock()
         _lock(path)
 
     @classmethod
@@ -132,7 +134,8 @@ class RunDirectory:
         """Adds one flushed line; returns where numbers were not finite (null in the row, listed as `non_finite`)."""
         data, lost = encode(row)
         path = self.file(name)
-        with self._telling(), path.open("ab", buffering=0) as handle:
+        # One row at a time: after a failed write the file is cut back to where the row began.
+        with self._appending, self._telling(), path.open("ab", buffering=0) as handle:
             before = handle.tell()
             try:
                 rest = memoryview(data + b"\n")
