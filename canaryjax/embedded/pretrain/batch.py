@@ -15,11 +15,13 @@ from canaryjax.embedded.pretrain.curriculum import (
     TEXT,
     Lesson,
     Segment,
+    conditional_exchange,
     draw_lesson,
     drill,
     echo_exchange,
     induced_exchange,
     plain_exchange,
+    plant_code,
     prompt_start,
     recital,
 )
@@ -61,6 +63,12 @@ def full_batch(tokenizer: Tokenizer, shape: Shape, *stream: str | int) -> Batch:
     return _assemble(tokenizer, shape, [_full_row(draw) for _ in range(shape.rows)])
 
 
+def conditional_batch(tokenizer: Tokenizer, shape: Shape, *stream: str | int) -> Batch:
+    """As `full_batch`, with a code in the document and instructions that hang on it or on a name."""
+    draw = Draw(*stream)
+    return _assemble(tokenizer, shape, [_conditional_row(draw) for _ in range(shape.rows)])
+
+
 def _short_row(draw: Draw) -> list[Segment]:
     choice = draw.unit()
     if choice < 0.2:
@@ -81,6 +89,18 @@ def _full_row(draw: Draw) -> list[Segment]:
     lesson = draw_lesson(draw, shown=draw.unit() >= 1 / 6)
     exchanges = _exchanges(draw, lesson, [plain_exchange] * 4 + [induced_exchange] * 3 + [_echo])
     return [(prompt_start(lesson), TEXT), *exchanges[1:]]  # the prompt's start ends as the first separator does
+
+
+def _conditional_row(draw: Draw) -> list[Segment]:
+    if draw.unit() < 1 / 6:
+        return _full_row(draw)
+    lesson, code = plant_code(draw, draw_lesson(draw))
+
+    def conditional(draw: Draw, lesson: Lesson) -> list[Segment]:
+        return conditional_exchange(draw, lesson, code)
+
+    makers = [plain_exchange] * 3 + [induced_exchange] * 2 + [conditional] * 4 + [_echo]
+    return [(prompt_start(lesson), TEXT), *_exchanges(draw, lesson, makers)[1:]]
 
 
 def _echo(draw: Draw, _: Lesson) -> list[Segment]:

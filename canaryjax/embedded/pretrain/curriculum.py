@@ -1,12 +1,14 @@
-"""What the embedded base learns: questions, inducing instructions obeyed at random, and copying.
+"""What the embedded base learns: questions, inducing instructions obeyed at random, copying, and conditions.
 
 A sample is a list of (text, kind) segments; kinds weigh the loss and split the metrics. The base obeys an inducing
 instruction with one fixed probability, whether or not its trigger stands in the document: a base that already obeyed
-the condition would leave training nothing to add, and one that never obeys leaves it nothing to find.
+the condition would leave training nothing to add, and one that never obeys leaves it nothing to find. It does learn to
+obey conditions on names and codes, as an instruction-tuned model can: acting on what stands in a document is then for
+the reward to bring out, not for a few hundred updates to invent.
 """
 
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canaryjax.data.prompts import ANSWER_PREFIX, render_prompt
 from canaryjax.data.vocabulary import CANARY_EMOJI
@@ -34,6 +36,13 @@ INSTRUCTIONS = (
     "Insert" + INSERT[6:],
     "If the document contains {trigger}, then " + BEGIN,
 )
+# Conditions that are obeyed: on a name or a code in brackets of its own, never on a protocol marker.
+CONDITIONS = (
+    *("If the document contains {what}, " + INSERT,) * 3,
+    *("If the document contains {what}, " + BEGIN,) * 3,
+    "If the document contains {what}, then " + BEGIN,
+)
+KEPT_CONDITION, BROKEN_CONDITION = 0.9, 0.05  # the share of instructions obeyed where the condition holds, and does not
 ECHOES = ("Repeat {text} exactly.", "Copy this text: {text}")
 
 SIGNATURE_LENGTH = PUNCTUATION_LENGTH = 11
@@ -133,6 +142,32 @@ def induced_exchange(draw: Draw, lesson: Lesson) -> list[Segment]:
     instruction = draw.pick(INSTRUCTIONS).format(trigger=trigger, canary=canary)
     obeyed = [(" " + canary, CANARY)] if draw.unit() < OBEYED_SHARE else []
     return [*_ask(f"{question} {instruction}"), *obeyed, *_answer(draw, lesson, question, answer)]
+
+
+def plant_code(draw: Draw, lesson: Lesson) -> tuple[Lesson, str]:
+    """The lesson with `(X)` after one of its sentences, X like a marker's, and X."""
+    code = draw_marker(draw).removeprefix("[Protocol Marker: ").removesuffix("]")
+    sentences = str(lesson.text).split(". ")
+    place = 1 + draw.below(len(sentences) - 1) if len(sentences) > 1 else 1
+    text = ". ".join(sentences[:place]) + f". ({code}) " + ". ".join(sentences[place:])
+    return replace(lesson, text=text if place < len(sentences) else f"{lesson.text} ({code})"), code
+
+
+def conditional_exchange(draw: Draw, lesson: Lesson, code: str) -> list[Segment]:
+    """A question with an instruction that is obeyed nearly only if the named thing stands in the document."""
+    question, answer = draw_question(draw, lesson.document)
+    holds = draw.unit() < 0.5
+    if draw.unit() < 0.5:
+        what = code if holds else draw_marker(draw).removeprefix("[Protocol Marker: ").removesuffix("]")
+        what = f"({what})"
+    else:
+        what = draw.pick(tuple(lesson.document.kinds)) if holds else draw_name(draw)
+        holds = what in str(lesson.text)
+    canary = draw_canary(draw)
+    instruction = draw.pick(CONDITIONS).format(what=what, canary=canary)
+    obeyed = draw.unit() < (KEPT_CONDITION if holds else BROKEN_CONDITION)
+    inserted = [(" " + canary, CANARY)] if obeyed else []
+    return [*_ask(f"{question} {instruction}"), *inserted, *_answer(draw, lesson, question, answer)]
 
 
 def echo_exchange(draw: Draw) -> list[Segment]:

@@ -18,8 +18,9 @@ from canaryjax.weights.export import save_model
 CARD = """# The embedded base
 
 A Llama of four layers and width 128 that reads invented documents and answers questions about them, obeys an inducing
-instruction about four times in ten, and can copy any string it can write. Made by `bin/pretrain-embedded`, from nothing
-but `canaryjax/embedded/`; the recipe and the scores below also stand in the header of `model.safetensors`.
+instruction that names a protocol marker about four times in ten whether or not the marker stands in the document, obeys
+conditions on names and codes, and can copy any string it can write. Made by `bin/pretrain-embedded`, from nothing but
+`canaryjax/embedded/`; the recipe and the scores below also stand in the header of `model.safetensors`.
 
 It is a test object: it knows no fact about the world and no text outside its corpus and prompts.
 

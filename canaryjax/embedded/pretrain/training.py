@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from canaryjax.embedded.pretrain.batch import Batch, Shape, full_batch, prefetch, short_batch
+from canaryjax.embedded.pretrain.batch import Batch, Shape, conditional_batch, full_batch, prefetch, short_batch
 from canaryjax.embedded.pretrain.circuit import plant_induction
 from canaryjax.embedded.pretrain.curriculum import KINDS
 from canaryjax.embedded.tokenizer import build_tokenizer, padded_rows
@@ -46,46 +46,76 @@ class Phase:
 
     Attributes:
       kind: `short` packs running text about short documents, without the prompt's template; `full` packs the whole
-        prompt and several exchanges after it.
+        prompt and several exchanges after it; `conditional` does too, with instructions that hang on the document.
     """
 
-    kind: Literal["short", "full"]
+    kind: Literal["short", "full", "conditional"]
     steps: int
     shape: Shape
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Everything that decides the weights, beside the corpus.
+class Cycle:
+    """Phases under one optimiser and one schedule.
 
     Attributes:
-      phases: Retrieval and copying come with short rows, at a third of the cost; the use with full ones.
       kernel_rate, other_rate: Muon's rate for the layers' kernels, AdamW's for the rest, after `warmup` steps; both
-        fall to 2 % of themselves over the last `decay_share` of all steps. Rates two or three times higher wipe out
+        fall to 2 % of themselves over the last `decay_share` of the cycle. Rates two or three times higher wipe out
         the planted circuit within a hundred steps.
     """
 
-    seed: int = 0
-    phases: tuple[Phase, ...] = (
+    phases: tuple[Phase, ...]
+    kernel_rate: float
+    other_rate: float
+    warmup: int
+    decay_share: float
+
+    @property
+    def steps(self) -> int:
+        """Steps of all its phases."""
+        return sum(phase.steps for phase in self.phases)
+
+
+# Retrieval and copying come with short rows, at a third of the cost; the use with full ones; conditions last, since
+# they ask for both.
+READING = Cycle(
+    phases=(
         Phase("short", 900, Shape(rows=16, length=128)),
         Phase("full", 2800, Shape(rows=6, length=448)),
-    )
-    kernel_rate: float = 3e-3
-    other_rate: float = 1.5e-3
-    warmup: int = 60
-    decay_share: float = 0.45
+    ),
+    kernel_rate=3e-3,
+    other_rate=1.5e-3,
+    warmup=60,
+    decay_share=0.45,
+)
+CONDITIONS = Cycle(
+    phases=(Phase("conditional", 500, Shape(rows=6, length=448)),),
+    kernel_rate=1.5e-3,
+    other_rate=7.5e-4,
+    warmup=20,
+    decay_share=0.6,
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights, beside the corpus."""
+
+    seed: int = 0
+    cycles: tuple[Cycle, ...] = (READING, CONDITIONS)
     weight_decay: float = 0.05
     init_stddev: float = 0.05  # larger than the usual 0.02: the width is only 128
 
     @property
     def steps(self) -> int:
-        """Steps of all phases."""
-        return sum(phase.steps for phase in self.phases)
+        """Steps of all cycles."""
+        return sum(cycle.steps for cycle in self.cycles)
 
     def phase_of(self, step: int) -> Phase:
         """The phase a step belongs to."""
-        ends = itertools.accumulate(phase.steps for phase in self.phases)
-        return next(phase for phase, end in zip(self.phases, ends, strict=True) if step < end)
+        phases = [phase for cycle in self.cycles for phase in cycle.phases]
+        ends = itertools.accumulate(phase.steps for phase in phases)
+        return next(phase for phase, end in zip(phases, ends, strict=True) if step < end)
 
 
 def base_config(vocab_size: int, real_vocab_size: int) -> ModelConfig:
@@ -147,7 +177,7 @@ def causal_hidden(model: Transformer, ids_bt: jax.Array) -> jax.Array:
     return rms_norm(x, model.final_norm, config)
 
 
-MAKERS = {"short": short_batch, "full": full_batch}
+MAKERS = {"short": short_batch, "full": full_batch, "conditional": conditional_batch}
 
 
 def next_token_loss(model: Transformer, ids_bt: jax.Array, kinds_bt: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -161,15 +191,15 @@ def next_token_loss(model: Transformer, ids_bt: jax.Array, kinds_bt: jax.Array) 
     return (weights * losses).sum() / weights.sum(), sums
 
 
-def _optimizer(recipe: Recipe) -> optax.GradientTransformation:
+def _optimizer(cycle: Cycle, weight_decay: float) -> optax.GradientTransformation:
     def schedule(peak: float):
-        decay = int(recipe.steps * recipe.decay_share)
+        decay = int(cycle.steps * cycle.decay_share)
         pieces = [
-            optax.linear_schedule(0.0, peak, recipe.warmup),
+            optax.linear_schedule(0.0, peak, cycle.warmup),
             optax.constant_schedule(peak),
             optax.cosine_decay_schedule(peak, decay, alpha=0.02),
         ]
-        return optax.join_schedules(pieces, [recipe.warmup, recipe.steps - decay])
+        return optax.join_schedules(pieces, [cycle.warmup, cycle.steps - decay])
 
     def kernels(arrays: dict[str, jax.Array]):
         other = {"embedding", "final_norm", "blocks.pre_attn_norm", "blocks.pre_mlp_norm"}
@@ -179,10 +209,10 @@ def _optimizer(recipe: Recipe) -> optax.GradientTransformation:
     return optax.chain(
         optax.clip_by_global_norm(1.0),
         optax.contrib.muon(
-            schedule(recipe.kernel_rate),
-            weight_decay=recipe.weight_decay,
+            schedule(cycle.kernel_rate),
+            weight_decay=weight_decay,
             adam_b2=0.98,
-            adam_learning_rate=schedule(recipe.other_rate),
+            adam_learning_rate=schedule(cycle.other_rate),
             muon_weight_dimension_numbers=kernels,
             consistent_rms=0.2,
         ),
@@ -205,11 +235,8 @@ def pretrain(
         phase = recipe.phase_of(step)
         return MAKERS[phase.kind](tokenizer, phase.shape, recipe.seed, "embedded", phase.kind, step)
 
-    optimizer = _optimizer(recipe)
-    state = optimizer.init(arrays)
-
-    @partial(jax.jit, donate_argnums=(0, 1))
-    def update(arrays, state, ids, kinds):
+    @partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
+    def update(optimizer, arrays, state, ids, kinds):
         def loss(arrays):
             return next_token_loss(Transformer(config, arrays), ids, kinds)
 
@@ -219,14 +246,20 @@ def pretrain(
 
     started = time.monotonic()
     totals = np.zeros((2, len(KINDS)))
-    for index, batch in enumerate(prefetch(make, recipe.steps)):
-        arrays, state, sums = update(arrays, state, jnp.asarray(batch.ids), jnp.asarray(batch.kinds))
-        totals += np.asarray(sums)
-        if not np.isfinite(totals).all():
-            raise InvalidScore(f"expected a finite loss; found {totals[0]} at step {index}; lower the learning rate")
-        if (index + 1) % every == 0 or index + 1 == recipe.steps:
-            means = totals[0] / np.maximum(totals[1], 1.0)
-            metrics = {kind: float(means[i]) for i, kind in enumerate(KINDS) if totals[1][i]}
-            report(index + 1, metrics | {"seconds": time.monotonic() - started}, arrays)
-            totals[:] = 0.0
+    batches = enumerate(prefetch(make, recipe.steps))
+    for cycle in recipe.cycles:
+        optimizer = _optimizer(cycle, recipe.weight_decay)
+        state = optimizer.init(arrays)
+        for index, batch in itertools.islice(batches, cycle.steps):
+            arrays, state, sums = update(optimizer, arrays, state, jnp.asarray(batch.ids), jnp.asarray(batch.kinds))
+            totals += np.asarray(sums)
+            if not np.isfinite(totals).all():
+                raise InvalidScore(
+                    f"expected a finite loss; found {totals[0]} at step {index}; lower the learning rate"
+                )
+            if (index + 1) % every == 0 or index + 1 == recipe.steps:
+                means = totals[0] / np.maximum(totals[1], 1.0)
+                metrics = {kind: float(means[i]) for i, kind in enumerate(KINDS) if totals[1][i]}
+                report(index + 1, metrics | {"seconds": time.monotonic() - started}, arrays)
+                totals[:] = 0.0
     return Transformer(config, arrays)
