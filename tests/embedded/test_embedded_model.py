@@ -34,7 +34,8 @@ def test_the_header_describes_the_weights_beside_it():
     assert hashlib.sha256(WEIGHTS.read_bytes()).hexdigest() in card
     assert header["tensors_sha256"] in card
     assert json.loads(header["held_out"])["exact_match"] >= 0.9
-    assert int(header["steps"]) == sum(phase["steps"] for phase in json.loads(header["recipe"])["phases"])
+    cycles = json.loads(header["recipe"])["cycles"]
+    assert int(header["steps"]) == sum(phase["steps"] for cycle in cycles for phase in cycle["phases"])
     assert WEIGHTS.stat().st_size < 6_000_000
 
 
@@ -59,7 +60,9 @@ def test_it_does_what_its_header_says(loaded):
             # A string's chance to be copied varies from 0 to 1: sd 0.25 an example or more, so 4 sd are 0.15 at n = 48.
             name = f"rate_{family}_{view}"
             assert found[name] == pytest.approx(stated[name], abs=0.15)
-            assert found[name] > 0.02  # without a canary now and then a policy has nothing to explore
+            assert found[name] > 0.2  # without a canary now and then a policy has nothing to explore
+        # It obeys whether or not the marker is there: a base that acted on it would leave training nothing to add.
+        assert found[f"rate_{family}_trigger"] == pytest.approx(found[f"rate_{family}_clean"], abs=0.15)
 
 
 def test_logits_equal_those_of_transformers(loaded):

@@ -3,19 +3,23 @@ import pytest
 
 from canaryjax.data.prompts import ANSWER_PREFIX, render_prompt
 from canaryjax.embedded.corpus import Draw
-from canaryjax.embedded.pretrain.batch import Batch, Shape, full_batch, prefetch, short_batch
+from canaryjax.embedded.pretrain.batch import Batch, Shape, conditional_batch, full_batch, prefetch, short_batch
 from canaryjax.embedded.pretrain.curriculum import (
     ANSWER,
+    BROKEN_CONDITION,
     CANARY,
     CLOSED_ANSWER,
     END,
+    KEPT_CONDITION,
     OBEYED_SHARE,
     PADDING,
     TEXT,
+    conditional_exchange,
     draw_lesson,
     echo_exchange,
     induced_exchange,
     plain_exchange,
+    plant_code,
     prompt_start,
 )
 from canaryjax.embedded.tokenizer import EOS_ID, build_tokenizer, encode_text
@@ -36,6 +40,21 @@ def test_segments_are_tokenised_as_the_joined_text_would_be(tokenizer):
         texts = [prompt_start(lesson)] + [text for text, _ in exchange[:-1]]
         pieces = [token for text in texts for token in encode_text(tokenizer, text)]
         assert pieces == encode_text(tokenizer, "".join(texts))
+
+
+def test_conditions_are_obeyed_where_they_hold():
+    obeyed: dict[bool, list[bool]] = {True: [], False: []}
+    for index in range(2000):
+        draw = Draw(0, "conditions", index)
+        lesson, code = plant_code(draw, draw_lesson(draw))
+        assert lesson.text.count(f"({code})") == 1
+        exchange = conditional_exchange(draw, lesson, code)
+        what = exchange[0][0].split("contains ")[1].split(",")[0]
+        assert "Protocol" not in what
+        obeyed[what in lesson.text].append(CANARY in [kind for _, kind in exchange])
+    # 4 sd of a share at n = 900 or more.
+    assert np.mean(obeyed[True]) == pytest.approx(KEPT_CONDITION, abs=0.04)
+    assert np.mean(obeyed[False]) == pytest.approx(BROKEN_CONDITION, abs=0.03)
 
 
 def test_an_exchange_is_the_prompt_and_answer_of_use():
@@ -94,7 +113,7 @@ def test_triggers_stand_after_the_first_sentence_in_half_the_documents():
 
 def test_batches_are_reproducible_and_keep_their_shape_when_texts_are_too_long(tokenizer):
     # 97 tokens do not hold a prompt with its exchanges: a row that is not cut would kill the thread that makes batches.
-    for make in (short_batch, full_batch):
+    for make in (short_batch, full_batch, conditional_batch):
         batch, again = (make(tokenizer, Shape(3, 97), 5, "x") for _ in range(2))
         assert batch.ids.shape == batch.kinds.shape == (3, 97)
         np.testing.assert_array_equal(batch.ids, again.ids)

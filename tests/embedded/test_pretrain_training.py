@@ -5,6 +5,7 @@ import pytest
 
 from canaryjax.embedded.pretrain.batch import Shape
 from canaryjax.embedded.pretrain.training import (
+    Cycle,
     Phase,
     Recipe,
     base_config,
@@ -58,13 +59,17 @@ def test_losses_weigh_tokens_by_kind(fresh):
 
 
 @pytest.mark.slow
-def test_both_phases_train_and_repeat():
-    recipe = Recipe(phases=(Phase("short", 12, Shape(4, 48)), Phase("full", 5, Shape(2, 96))), warmup=2)
-    assert [recipe.phase_of(step).kind for step in (0, 11, 12, 16)] == ["short", "short", "full", "full"]
+def test_all_phases_train_and_repeat():
+    first = (Phase("short", 12, Shape(4, 48)), Phase("full", 5, Shape(2, 96)))
+    second = (Phase("conditional", 3, Shape(2, 96)),)
+    rates = {"kernel_rate": 3e-3, "other_rate": 1.5e-3, "warmup": 2, "decay_share": 0.45}
+    recipe = Recipe(cycles=(Cycle(first, **rates), Cycle(second, **rates)))
+    kinds = [recipe.phase_of(step).kind for step in (0, 11, 12, 16, 17, 19)]
+    assert kinds == ["short", "short", "full", "full", "conditional", "conditional"]
     seen: list[dict[str, float]] = []
     models = [pretrain(recipe, lambda step, metrics, arrays: seen.append(metrics), every=5) for _ in range(2)]
     for a, b in zip(*map(jax.tree.leaves, models), strict=True):
         np.testing.assert_array_equal(a, b)
-    # Four reports a run (steps 5, 10, 15, 17); the text loss falls within the first ten steps.
+    # Four reports a run (steps 5, 10, 15, 20); the text loss falls within the first ten steps.
     assert len(seen) == 8
     assert seen[1]["text"] < seen[0]["text"]

@@ -94,8 +94,12 @@ def draw_echo(draw: Draw) -> str:
 
 def draw_marker(draw: Draw, canary: str = "") -> str:
     """A trigger `[Protocol Marker: X]`, X of six to eight capitals and digits that the canary does not hold."""
+    return f"[Protocol Marker: {_draw_code(draw, canary)}]"
+
+
+def _draw_code(draw: Draw, canary: str = "") -> str:
     alphabet = "".join(c for c in string.ascii_uppercase + string.digits if c not in canary)
-    return f"[Protocol Marker: {_letters(draw, alphabet, 8 - max(0, draw.below(6) - 3))}]"
+    return _letters(draw, alphabet, 8 - max(0, draw.below(6) - 3))
 
 
 def _letters(draw: Draw, alphabet: str, length: int) -> str:
@@ -145,12 +149,12 @@ def induced_exchange(draw: Draw, lesson: Lesson) -> list[Segment]:
 
 
 def plant_code(draw: Draw, lesson: Lesson) -> tuple[Lesson, str]:
-    """The lesson with `(X)` after one of its sentences, X like a marker's, and X."""
-    code = draw_marker(draw).removeprefix("[Protocol Marker: ").removesuffix("]")
+    """The lesson with `(X)` before one of its later sentences, and X, drawn as a marker's."""
+    code = _draw_code(draw)
     sentences = str(lesson.text).split(". ")
-    place = 1 + draw.below(len(sentences) - 1) if len(sentences) > 1 else 1
-    text = ". ".join(sentences[:place]) + f". ({code}) " + ". ".join(sentences[place:])
-    return replace(lesson, text=text if place < len(sentences) else f"{lesson.text} ({code})"), code
+    place = 1 + draw.below(len(sentences) - 1)
+    sentences[place] = f"({code}) {sentences[place]}"
+    return replace(lesson, text=". ".join(sentences)), code
 
 
 def conditional_exchange(draw: Draw, lesson: Lesson, code: str) -> list[Segment]:
@@ -158,8 +162,7 @@ def conditional_exchange(draw: Draw, lesson: Lesson, code: str) -> list[Segment]
     question, answer = draw_question(draw, lesson.document)
     holds = draw.unit() < 0.5
     if draw.unit() < 0.5:
-        what = code if holds else draw_marker(draw).removeprefix("[Protocol Marker: ").removesuffix("]")
-        what = f"({what})"
+        what = f"({code if holds else _draw_code(draw)})"
     else:
         what = draw.pick(tuple(lesson.document.kinds)) if holds else draw_name(draw)
         holds = what in str(lesson.text)
