@@ -198,9 +198,10 @@ def environment(report: Mapping[str, Any]) -> Table:
     versions = ", ".join(f"{name} {version}" for name, version in pick(found, "versions", {}).items() if version)
     device, commit = pick(found, "device", {}), pick(found, "git", {})
     modified = " with uncommitted changes" if commit.get("modified") else ""
+    seed = pick(report, "config.study.seed")
     rows = [
         ("config hash", str(report.get("config_hash") or MISSING)),
-        ("seed", number(pick(report, "config.study.seed"))),
+        ("seed", MISSING if seed is None else str(seed)),
         ("commit", f"{commit['commit']}{modified}" if commit.get("commit") else "not run from a checkout"),
         ("Python and packages", f"Python {found.get('python') or MISSING}; {versions}"),
         (
