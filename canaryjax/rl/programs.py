@@ -14,7 +14,7 @@ def once(make: Callable[P, T]) -> Callable[P, T]:
     lock = threading.Lock()
     cached = functools.cache(make)
 
-    @functools.wraps(make)
+    @functools.wraps(cached)
     def get(*args: P.args, **kwargs: P.kwargs) -> T:
         with lock:
             return cached(*cast(tuple[Hashable, ...], args), **cast(dict[str, Hashable], kwargs))

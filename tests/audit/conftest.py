@@ -17,7 +17,8 @@ from canaryjax.models.lora import LoraPair, init_adapter
 from canaryjax.models.transformer import init_transformer
 
 SMALL = (
-    "data.documents=40",
+    *("data.documents=40", "data.rm_share=0.442", "data.eval_share=0.3"),
+    *("reward_model.sampled_responses=2", "reward_model.constructed_responses=2"),
     "evaluation.max_pairs=5",
     "evaluation.control_pairs=2",
     "evaluation.decoys=3",

@@ -100,7 +100,7 @@ def test_a_chunk_takes_what_memory_holds_in_even_parts():
 
 
 def test_mistakes_are_named():
-    config = load_config("quick")
+    config = load_config("quick", ["data.rm_share=0.442", "data.eval_share=0.3"])
     with pytest.raises(UserError, match="abacus"):
         plan_study(config, GEMMA, Material(100, 100), device="abacus")
     # The run refuses it before any training; a plan of zero steps would look cheap.

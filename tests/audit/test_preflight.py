@@ -16,7 +16,14 @@ from canaryjax.errors import UserError
 from canaryjax.runlog import RunDirectory
 
 FEW = (
-    *("data.documents=24", "evaluation.max_pairs=2", "evaluation.control_pairs=1", "evaluation.decoys=1"),
+    *(
+        "data.documents=24",
+        "data.rm_share=0.442",
+        "data.eval_share=0.3",
+        "evaluation.max_pairs=2",
+        "evaluation.control_pairs=1",
+        "evaluation.decoys=1",
+    ),
     *("evaluation.placebos_same_form=1", "evaluation.placebos_other_form=1", "study.compliant=1", "study.violating=1"),
     *("reward_model.train_batch_size=8", "policy.train_batch_size=8", "policy.generation_batch_size=8"),
 )

@@ -59,8 +59,11 @@ def whole(config, tmp_path_factory):
 def stopped(config, tmp_path_factory):
     path = tmp_path_factory.mktemp("stopped") / "run"
     run = _open(config, path)
-    with pytest.raises(KeyboardInterrupt):
-        study.run_study(config, run, False, StopAfterFirstPolicy())
+    # One after another, so that one policy is kept; the whole run has its two chunks side by side, and must not differ.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "choose_chunks_at_once", lambda shape: 1)
+        with pytest.raises(KeyboardInterrupt):
+            study.run_study(config, run, False, StopAfterFirstPolicy())
     run.close()
     return path
 

@@ -63,11 +63,11 @@ def test_every_shipped_config_is_valid_and_named_once():
         ("data.kind=jsonl", "data.path"),
         ("data.path=mine.jsonl", "set data.kind=jsonl"),  # ignored, it would leave a report on other documents
         ("canary.contrast=0.9", "rate \\+ contrast"),
-        ("data.rm_share=0.8", "rm_share \\+ eval_share"),
+        ("data.rm_share=0.9", "rm_share \\+ eval_share"),
         ("policy.lora.targets=[q,q]", "targets"),
         ("policy.lora.targets=[query]", "policy.lora.targets"),
         ("name=a/b", "name"),
-        ("reward_model.eval_batch_size=6", "multiple of the 4 responses"),
+        ("reward_model.eval_batch_size=6", "multiple of the 8 responses"),
         ("reward_model.max_response_tokens=4096", "max_response_tokens below"),
         ("canary.rate", "key=value"),
     ],

@@ -158,11 +158,11 @@ def test_dropout_acts_in_training_only(tiny):
 
 
 def test_one_program_serves_every_update_and_chunk(tiny):
-    _step_program.cache_clear()
+    _step_program.__wrapped__.cache_clear()
     for _ in range(2):
         train_reward_models(tiny.model, tiny.rows(), SETTINGS, KEYS)
     assert _step_program(SETTINGS, 4)._cache_size() == 1
-    assert _step_program.cache_info().currsize == 1
+    assert _step_program.__wrapped__.cache_info().currsize == 1
 
 
 def test_refusals(tiny):

@@ -223,7 +223,7 @@ def test_two_passes_equal_one(tiny):
 
 @pytest.mark.slow
 def test_one_program_serves_every_step(tiny):
-    model_reward_step.cache_clear()
+    model_reward_step.__wrapped__.cache_clear()
     models, records = reward_models(tiny), []
     for _ in range(2):
         train(tiny, rewards=models, log=records.append)
