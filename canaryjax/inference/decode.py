@@ -91,13 +91,12 @@ def prefill(
 ) -> tuple[jax.Array, Context]:
     """Runs contexts once: the final state of each one's last real token, `[b, d]`, and what decoding reads."""
     config = model.config
-    hidden, k, v = run_context(model, adapter, context_ids_bs)
     lengths = context_mask_bs.sum(axis=1, dtype=jnp.int32)
-    last = jnp.take_along_axis(hidden, (lengths - 1)[:, None, None], axis=1)[:, 0]
+    last, k, v = run_context(model, adapter, context_ids_bs, lengths - 1)
     pairs, scale = adapter_parts(adapter)
     k = jnp.swapaxes(k, -1, -2)
     pairs, k, v = (by_layer(a, config) for a in (pairs, k, v))
-    return last, Context(pairs, k, v, lengths, scale)
+    return last[:, 0], Context(pairs, k, v, lengths, scale)
 
 
 def init_own_cache(context: Context, num_samples: int, size: int) -> OwnCache:

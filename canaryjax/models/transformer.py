@@ -217,8 +217,20 @@ def project(x: jax.Array, kernel: nnx.Param, bias: nnx.Param | None, lora: LoraP
     return checkpoint_name(y, KEPT)
 
 
+def _by_head(x: jax.Array, heads: int) -> jax.Array:
+    """`[b, u, n * h]` -> `[b, u, n, h]`."""
+    return x.reshape(*x.shape[:2], heads, -1)
+
+
 def apply_block(
-    block: Block, lora: dict[str, LoraPair], scale: float, x: jax.Array, rope: jax.Array, attend: Attend, config
+    block: Block,
+    lora: dict[str, LoraPair],
+    scale: float,
+    x: jax.Array,
+    rope: jax.Array,
+    attend: Attend,
+    config: ModelConfig,
+    keep: Callable[[jax.Array], jax.Array] = lambda x: x,
 ) -> tuple[jax.Array, object]:
     """One layer on `x [b, u, d]`, where u runs over whatever tokens the caller laid side by side.
 
@@ -230,19 +242,20 @@ def apply_block(
       rope: Cosines and sines `[2, b, u, h/2]` of this layer's kind.
       attend: How queries meet keys; see `Attend`.
       config: The model's configuration.
+      keep: Which tokens go on: `[b, u, ...]` to fewer of the middle axis. Keys and values are still those of all.
 
     Returns:
       The new residual stream, and what `attend` collected.
     """
-    b, u, _ = x.shape
     h = rms_norm(x, block.pre_attn_norm, config)
-    q = project(h, block.q, block.q_bias, lora.get("q"), scale).reshape(b, u, config.num_heads, config.head_dim)
-    k = project(h, block.k, block.k_bias, lora.get("k"), scale).reshape(b, u, config.num_kv_heads, config.head_dim)
-    v = project(h, block.v, block.v_bias, lora.get("v"), scale).reshape(b, u, config.num_kv_heads, config.head_dim)
+    k = _by_head(project(h, block.k, block.k_bias, lora.get("k"), scale), config.num_kv_heads)
+    v = _by_head(project(h, block.v, block.v_bias, lora.get("v"), scale), config.num_kv_heads)
+    x, h = keep(x), keep(h)
+    q = _by_head(project(h, block.q, block.q_bias, lora.get("q"), scale), config.num_heads)
     if config.qk_norm:
         q, k = rms_norm(q, block.q_norm, config), rms_norm(k, block.k_norm, config)
-    mixed, collected = attend(apply_rope(q, rope), apply_rope(k, rope), v)
-    y = project(mixed.reshape(b, u, -1), block.o, block.o_bias, lora.get("o"), scale)
+    mixed, collected = attend(apply_rope(q, jax.vmap(keep)(rope)), apply_rope(k, rope), v)
+    y = project(mixed.reshape(*mixed.shape[:2], -1), block.o, block.o_bias, lora.get("o"), scale)
     if config.post_norms:
         y = rms_norm(y, block.post_attn_norm, config)
     x = x + y

@@ -28,11 +28,14 @@ def repeated(model, adapter, batch):
     return out
 
 
-@pytest.mark.parametrize("style", ["plain", "windowed"])
-def test_shared_equals_repeated_values_and_gradients(tiny_model, tiny_adapter, shared_batch, style):
+ONE_LAYER = {"num_layers": 1, "windows": (5,)}  # nothing to scan: the only layer is the one that stops early
+
+
+@pytest.mark.parametrize(("style", "changes"), [("plain", {}), ("windowed", {}), ("windowed", ONE_LAYER)])
+def test_shared_equals_repeated_values_and_gradients(tiny_model, tiny_adapter, shared_batch, style, changes):
     # Would catch: continuations that see each other, positions counted through padding, windows that count padding,
-    # gradients that do not reach the context from all continuations.
-    model = tiny_model(style)
+    # gradients that do not reach the context from all continuations, a last layer that reads what it left out.
+    model = tiny_model(style, **changes)
     adapter, batch = tiny_adapter(model.config, 1), shared_batch(2, 53)
     weights = jax.random.normal(jax.random.key(3), batch[2].shape)
 
