@@ -1,0 +1,1 @@
+"""What every benchmark shares: shapes, one saved model, interleaved timing, agreement, measured limits, records."""

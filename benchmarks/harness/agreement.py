@@ -1,0 +1,74 @@
+"""Whether two stacks compute the same thing, so that no speed rests on computing something else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+# What a side answers, by name. The name's last word says how two are compared:
+#   logps      arrays of log-probs, nats: the largest difference, relative where they are large
+#   ids        arrays of token ids: the share that differs
+#   loss       numbers: the relative difference
+#   gradients  tensors by name: the worst tensor's difference, relative to its norm
+Answers = Mapping[str, Any]
+
+TOLERANCES = {
+    "logps": 1e-5,  # of max(1, |log-prob|), per token, float32
+    "ids": 0.0,
+    "loss": 1e-4,
+    "gradients": 1e-3,  # a gradient passes through every layer above it, forward and backward
+}
+
+
+class Agreement:
+    """Named differences, each beside what is allowed."""
+
+    def __init__(self, ours: Answers, theirs: Answers) -> None:
+        """Compares all that the peer answers; a name that ours lacks, another shape and NaN agree with nothing."""
+        self.checks = {name: self._check(name, ours.get(name), answer) for name, answer in theirs.items()}
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was compared and every difference is a number within its tolerance."""
+        return bool(self.checks) and all(difference <= allowed for difference, allowed in self.checks.values())
+
+    def record(self) -> dict[str, Any]:
+        """As a result states it; a difference that is no finite number is null."""
+        checks = {
+            name: {"difference": difference if np.isfinite(difference) else None, "tolerance": allowed}
+            for name, (difference, allowed) in self.checks.items()
+        }
+        return {"holds": self.holds, "checks": checks}
+
+    @staticmethod
+    def _check(name: str, ours: Any, theirs: Any) -> tuple[float, float]:
+        kind = name.split("_")[-1]
+        return float("inf") if ours is None else _DIFFERENCES[kind](ours, theirs), TOLERANCES[kind]
+
+
+def _of_logps(ours: Any, theirs: Any) -> float:
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    if ours.shape != theirs.shape or not ours.size:
+        return float("inf")
+    return float((np.abs(ours - theirs) / np.maximum(1.0, np.abs(theirs))).max())  # NaN stays NaN
+
+
+def _of_ids(ours: Any, theirs: Any) -> float:
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    return float((ours != theirs).mean()) if ours.shape == theirs.shape and ours.size else float("inf")
+
+
+def _of_losses(ours: Any, theirs: Any) -> float:
+    return abs(float(ours) - float(theirs)) / abs(float(theirs)) if float(theirs) else float("inf")
+
+
+def _of_gradients(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> float:
+    if {name: x.shape for name, x in ours.items()} != {name: x.shape for name, x in theirs.items()}:
+        return float("inf")
+    # A tensor that should not be zero and is must count, so the peer's norm divides; both zero is 0 / 0, a fault too.
+    return float(
+        np.max([np.linalg.norm(ours[name] - theirs[name]) / np.linalg.norm(theirs[name]) for name in theirs])
+    )
+
+
+_DIFFERENCES = {"logps": _of_logps, "ids": _of_ids, "loss": _of_losses, "gradients": _of_gradients}

@@ -1,0 +1,100 @@
+"""The command line that all benchmarks share, and what it sets before any array is made."""
+
+import argparse
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.shape import TINY, Shape
+
+from canaryjax.cli.startup import prepare
+from canaryjax.errors import UserError
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a benchmark was asked for.
+
+    Attributes:
+      against: Peers to time in the same run, in order.
+      json: Where to write the results besides printing them.
+      repeats: Timed runs of each side.
+      tiny: Sizes that say nothing about speed, to see whether everything runs.
+      shape: Sizes.
+      rank: Of the adapter.
+    """
+
+    against: tuple[str, ...]
+    json: Path | None
+    repeats: int
+    tiny: bool
+    shape: Shape
+    rank: int
+
+
+def parse(description: str, peers: Sequence[str], arguments: Sequence[str] | None = None) -> Options:
+    """Reads the command line.
+
+    Args:
+      description: What `--help` says.
+      peers: Names that `--against` takes.
+      arguments: The words; None takes the process's own.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--against", default="", metavar="PEER[,PEER]", help=f"among {', '.join(peers)}")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too, one object a line")
+    parser.add_argument("--repeats", type=_count, help="timed runs of each side, of which the median is taken")
+    parser.add_argument("--threads", type=_count, help="cores to use; all that this process may use by default")
+    parser.add_argument("--tiny", action="store_true", help="sizes for a smoke test")
+    parser.add_argument("--rank", type=_count, help="of the LoRA adapter on all seven projections")
+    for field in dataclasses.fields(Shape):
+        parser.add_argument(f"--{field.name.replace('_', '-')}", type=_count, help=f"instead of {field.default}")
+    given = parser.parse_args(arguments)
+    against = tuple(name for name in given.against.split(",") if name)
+    unknown = sorted(set(against) - set(peers))
+    if unknown:
+        raise UserError(f"expected peers among {list(peers)}, found {unknown}; correct --against")
+    if given.json is not None and not given.json.absolute().parent.is_dir():
+        raise UserError(f"expected a folder for {given.json}, found none; make it first")
+    if given.threads is not None:
+        _use_threads(given.threads)
+    prepare()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is on this machine; no trainer needs to ask
+    changed = {f.name: getattr(given, f.name) for f in dataclasses.fields(Shape) if getattr(given, f.name) is not None}
+    return Options(
+        against=against,
+        json=given.json,
+        repeats=given.repeats or (1 if given.tiny else 3),
+        tiny=given.tiny,
+        shape=dataclasses.replace(TINY if given.tiny else Shape(), **changed),
+        rank=given.rank or (3 if given.tiny else 16),
+    )
+
+
+def run_script(main: Callable[[], int]) -> None:
+    """Runs a benchmark as a command: a user's mistake is one line and status 2."""
+    try:
+        status = main()
+    except UserError as error:
+        print(f"canaryjax: error: {error}", file=sys.stderr)
+        status = 2
+    sys.stdout.flush()
+    os._exit(status)  # a trainer that is stopped half-way leaves threads that would keep the process
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text}")
+    return value
+
+
+def _use_threads(count: int) -> None:
+    """Confines the process to so many cores: XLA and PyTorch then both start as many threads."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if count > len(allowed):
+        raise UserError(f"expected at most the {len(allowed)} cores of this process, found --threads {count}; ask less")
+    os.sched_setaffinity(0, allowed[:count])

@@ -1,0 +1,100 @@
+"""One benchmark: ours and its peers checked against each other, then timed in turn, then recorded."""
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from harness.agreement import Agreement, Answers
+from harness.command import Options
+from harness.record import environment, note, result, write_results
+from harness.timing import interleave
+
+
+class Contender(Protocol):
+    """One side of a benchmark, its model loaded."""
+
+    def answers(self) -> Answers:
+        """What it computes on inputs that both sides are given."""
+
+    def seconds(self) -> float:
+        """Does the work once and says how long it took."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A stack to compare with.
+
+    Attributes:
+      modules: What must be importable for it.
+      open: Loads it.
+    """
+
+    modules: tuple[str, ...]
+    open: Callable[[], Contender]
+
+    def missing(self) -> list[str]:
+        """Modules that are not installed."""
+        return [name for name in self.modules if importlib.util.find_spec(name) is None]
+
+
+def contest(
+    name: str,
+    options: Options,
+    shape: Mapping[str, Any],
+    ours: Contender,
+    peers: Mapping[str, Peer],
+    detail: Callable[[], Mapping[str, Any]] = dict,
+) -> int:
+    """Runs a benchmark and writes one record a peer, or one of our side alone where no peer could be run.
+
+    Args:
+      name: Of the benchmark.
+      options: What was asked for.
+      shape: Sizes by name.
+      ours: Our side.
+      peers: All it can be compared with.
+      detail: Measures what else is stated about our side, after the contest.
+
+    Returns:
+      The exit status: 1 when a peer that was run does not agree with ours.
+    """
+    opened, skipped = _open(options, peers)
+    agreements = {}
+    if opened:
+        own = ours.answers()
+        agreements = {peer: Agreement(own, side.answers()) for peer, side in opened.items()}
+    for peer, agreement in agreements.items():
+        if not agreement.holds:
+            note(f"ours and {peer} do not agree: {agreement.record()['checks']}")
+    times = interleave({"": ours.seconds, **{peer: side.seconds for peer, side in opened.items()}}, options.repeats)
+    surroundings, found = environment(), detail()
+    alone = not options.against
+    records = [
+        result(
+            name,
+            shape,
+            surroundings,
+            times[""],
+            found,
+            peer=peer,
+            theirs=times.get(peer or "none", ()),
+            agreement=agreements.get(peer),
+            skipped=skipped.get(peer),
+        )
+        for peer in ([None] if alone else options.against)
+    ]
+    write_results(records, options.json)
+    return 0 if all(agreement.holds for agreement in agreements.values()) else 1
+
+
+def _open(options: Options, peers: Mapping[str, Peer]) -> tuple[dict[str, Contender], dict[str | None, str]]:
+    opened, skipped = {}, {}
+    for name in options.against:
+        missing = peers[name].missing()
+        if missing:
+            skipped[name] = f"not installed: {', '.join(missing)}"
+            note(f"{name} is skipped, {skipped[name]}; benchmarks/README.md says how to install it")
+        else:
+            opened[name] = peers[name].open()
+    return opened, skipped

@@ -1,0 +1,105 @@
+"""One result as one JSON object on one line."""
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.agreement import Agreement
+from harness.shape import Shape
+
+from canaryjax.runlog import cores, provenance
+
+PEER_PACKAGES = ("torch", "peft", "trl", "accelerate", "google-tunix", "qwix")
+
+
+def environment() -> dict[str, Any]:
+    """What every result states beside its numbers: device, threads, versions, commit."""
+    found = provenance("float32")
+    versions = found["versions"] | {name: _version(name) for name in PEER_PACKAGES}
+    return {
+        "dtype": "float32",
+        "device": f"{found['device']['platform']}: {_processor()}, {cores()} threads",
+        "versions": {name: version for name, version in versions.items() if version is not None},
+        "commit": found["git"],
+    }
+
+
+def result(
+    name: str,
+    shape: Shape | Mapping[str, Any],
+    surroundings: Mapping[str, Any],
+    ours: Sequence[float],
+    detail: Mapping[str, Any] | None = None,
+    *,
+    peer: str | None = None,
+    theirs: Sequence[float] = (),
+    agreement: Agreement | None = None,
+    skipped: str | None = None,
+) -> dict[str, Any]:
+    """The record of one comparison, or of our side alone.
+
+    A ratio is above 1 where ours is faster; it is null where the two do not compute the same thing.
+
+    Args:
+      name: Of the benchmark.
+      shape: Sizes by name.
+      surroundings: From `environment`.
+      ours: Seconds of each run of ours.
+      detail: What else was measured on our side.
+      peer: Whom ours was compared with.
+      theirs: Seconds of each run of the peer.
+      agreement: Whether both computed the same.
+      skipped: Why the peer was not run.
+    """
+    ours_s = statistics.median(ours)
+    peer_s = statistics.median(theirs) if theirs else None
+    sound = agreement is not None and agreement.holds
+    return {
+        "name": name,
+        "shape": shape.record() if isinstance(shape, Shape) else dict(shape),
+        "dtype": surroundings["dtype"],
+        "device": surroundings["device"],
+        "ours_s": ours_s,
+        "peer": peer,
+        "peer_s": peer_s,
+        "ratio": peer_s / ours_s if peer_s is not None and sound else None,
+        "agreement": None if agreement is None else agreement.record(),
+        "skipped": skipped,
+        "runs": {"ours_s": list(ours), "peer_s": list(theirs)},
+        "detail": dict(detail or {}),
+        "versions": surroundings["versions"],
+        "commit": surroundings["commit"],
+    }
+
+
+def write_results(records: Sequence[Mapping[str, Any]], file: Path | None) -> None:
+    """Prints each record on its line, and writes the same lines to a file where one is given."""
+    lines = [json.dumps(record, allow_nan=False) for record in records]
+    for line in lines:
+        print(line, flush=True)
+    if file is not None:
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def note(text: str) -> None:
+    """Says something that is no result, beside the results."""
+    print(f"benchmark: {text}", file=sys.stderr, flush=True)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown processor")

@@ -1,0 +1,1 @@
+"""The sides of each benchmark: ours, and what people use today."""
