@@ -6,36 +6,38 @@ from pathlib import Path
 
 from harness.command import parse, run_script
 from harness.contest import Peer, contest
+from harness.record import finish
 from sides.grpo_case import GrpoCase, write_case
 
 TORCH = ("torch", "transformers", "peft")
 
 
-def transformers_side(case: GrpoCase):
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark and returns the exit status."""
+    options = parse(__doc__, ("transformers", "trl"), arguments)
+    from sides.our_grpo import OurGrpo  # imports JAX, which must come after the options
+
+    with tempfile.TemporaryDirectory() as folder:
+        case = write_case(options.shape, Path(folder))
+        ours = OurGrpo(case)
+        peers = {
+            "transformers": Peer(TORCH, lambda: _transformers(case)),
+            "trl": Peer((*TORCH, "trl"), lambda: _trl(case)),
+        }
+        records = contest("grpo_step", options, case.shape.record(), ours, peers, lambda: ours.detail(options.tiny))
+    return finish(records, options.json)
+
+
+def _transformers(case: GrpoCase):
     from sides.hf_grpo import HandWrittenGrpo
 
     return HandWrittenGrpo(case)
 
 
-def trl_side(case: GrpoCase):
+def _trl(case: GrpoCase):
     from sides.trl_grpo import TrlGrpo
 
     return TrlGrpo(case)
-
-
-PEERS = {"transformers": (TORCH, transformers_side), "trl": ((*TORCH, "trl"), trl_side)}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; see `harness.contest`."""
-    options = parse(__doc__, list(PEERS), arguments)
-    from sides.our_grpo import OurGrpo  # imports JAX, which must come after the options
-
-    with tempfile.TemporaryDirectory() as folder:
-        case = write_case(options.shape, options.rank, Path(folder))
-        ours = OurGrpo(case)
-        peers = {name: Peer(modules, lambda opens=opens: opens(case)) for name, (modules, opens) in PEERS.items()}
-        return contest("grpo_step", options, case.record(), ours, peers, lambda: ours.detail(options.tiny))
 
 
 if __name__ == "__main__":

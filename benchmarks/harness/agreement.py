@@ -66,9 +66,7 @@ def _of_gradients(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarra
     if {name: x.shape for name, x in ours.items()} != {name: x.shape for name, x in theirs.items()}:
         return float("inf")
     # A tensor that should not be zero and is must count, so the peer's norm divides; both zero is 0 / 0, a fault too.
-    return float(
-        np.max([np.linalg.norm(ours[name] - theirs[name]) / np.linalg.norm(theirs[name]) for name in theirs])
-    )
+    return float(np.max([np.linalg.norm(ours[name] - theirs[name]) / np.linalg.norm(theirs[name]) for name in theirs]))
 
 
 _DIFFERENCES = {"logps": _of_logps, "ids": _of_ids, "loss": _of_losses, "gradients": _of_gradients}

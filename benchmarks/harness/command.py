@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.shape import TINY, Shape
-
 from canaryjax.cli.startup import prepare
 from canaryjax.errors import UserError
+from harness.shape import DEFAULT, TINY, Shape
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Options:
       repeats: Timed runs of each side.
       tiny: Sizes that say nothing about speed, to see whether everything runs.
       shape: Sizes.
-      rank: Of the adapter.
+      changed: Names of sizes that were given.
     """
 
     against: tuple[str, ...]
@@ -32,16 +31,19 @@ class Options:
     repeats: int
     tiny: bool
     shape: Shape
-    rank: int
+    changed: tuple[str, ...]
 
 
-def parse(description: str, peers: Sequence[str], arguments: Sequence[str] | None = None) -> Options:
+def parse(
+    description: str, peers: Sequence[str], arguments: Sequence[str] | None, defaults: Shape = DEFAULT
+) -> Options:
     """Reads the command line.
 
     Args:
       description: What `--help` says.
       peers: Names that `--against` takes.
       arguments: The words; None takes the process's own.
+      defaults: Sizes where neither `--tiny` nor an option says otherwise.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--against", default="", metavar="PEER[,PEER]", help=f"among {', '.join(peers)}")
@@ -49,9 +51,10 @@ def parse(description: str, peers: Sequence[str], arguments: Sequence[str] | Non
     parser.add_argument("--repeats", type=_count, help="timed runs of each side, of which the median is taken")
     parser.add_argument("--threads", type=_count, help="cores to use; all that this process may use by default")
     parser.add_argument("--tiny", action="store_true", help="sizes for a smoke test")
-    parser.add_argument("--rank", type=_count, help="of the LoRA adapter on all seven projections")
     for field in dataclasses.fields(Shape):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=_count, help=f"instead of {field.default}")
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}", type=_count, help=f"instead of {getattr(defaults, field.name)}"
+        )
     given = parser.parse_args(arguments)
     against = tuple(name for name in given.against.split(",") if name)
     unknown = sorted(set(against) - set(peers))
@@ -69,8 +72,8 @@ def parse(description: str, peers: Sequence[str], arguments: Sequence[str] | Non
         json=given.json,
         repeats=given.repeats or (1 if given.tiny else 3),
         tiny=given.tiny,
-        shape=dataclasses.replace(TINY if given.tiny else Shape(), **changed),
-        rank=given.rank or (3 if given.tiny else 16),
+        shape=dataclasses.replace(TINY if given.tiny else defaults, **changed),
+        changed=tuple(changed),
     )
 
 

@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 from harness.agreement import Agreement, Answers
 from harness.command import Options
-from harness.record import environment, note, result, write_results
+from harness.record import environment, note, result
 from harness.timing import interleave
+
+OURS = "canaryjax"
 
 
 class Contender(Protocol):
@@ -45,8 +47,8 @@ def contest(
     ours: Contender,
     peers: Mapping[str, Peer],
     detail: Callable[[], Mapping[str, Any]] = dict,
-) -> int:
-    """Runs a benchmark and writes one record a peer, or one of our side alone where no peer could be run.
+) -> list[dict[str, Any]]:
+    """Runs a benchmark: one record a peer that was asked for, or one of our side alone.
 
     Args:
       name: Of the benchmark.
@@ -55,41 +57,34 @@ def contest(
       ours: Our side.
       peers: All it can be compared with.
       detail: Measures what else is stated about our side, after the contest.
-
-    Returns:
-      The exit status: 1 when a peer that was run does not agree with ours.
     """
     opened, skipped = _open(options, peers)
-    agreements = {}
-    if opened:
-        own = ours.answers()
-        agreements = {peer: Agreement(own, side.answers()) for peer, side in opened.items()}
+    own = ours.answers() if opened else {}
+    agreements = {peer: Agreement(own, side.answers()) for peer, side in opened.items()}
     for peer, agreement in agreements.items():
         if not agreement.holds:
-            note(f"ours and {peer} do not agree: {agreement.record()['checks']}")
-    times = interleave({"": ours.seconds, **{peer: side.seconds for peer, side in opened.items()}}, options.repeats)
+            note(f"ours and {peer} do not agree, so no ratio is given: {agreement.record()['checks']}")
+    times = interleave({OURS: ours.seconds} | {peer: side.seconds for peer, side in opened.items()}, options.repeats)
     surroundings, found = environment(), detail()
-    alone = not options.against
-    records = [
+    return [
         result(
             name,
             shape,
             surroundings,
-            times[""],
+            times[OURS],
             found,
             peer=peer,
-            theirs=times.get(peer or "none", ()),
+            theirs=times.get(peer, []),
             agreement=agreements.get(peer),
             skipped=skipped.get(peer),
         )
-        for peer in ([None] if alone else options.against)
+        for peer in options.against or ("",)
     ]
-    write_results(records, options.json)
-    return 0 if all(agreement.holds for agreement in agreements.values()) else 1
 
 
-def _open(options: Options, peers: Mapping[str, Peer]) -> tuple[dict[str, Contender], dict[str | None, str]]:
-    opened, skipped = {}, {}
+def _open(options: Options, peers: Mapping[str, Peer]) -> tuple[dict[str, Contender], dict[str, str]]:
+    opened: dict[str, Contender] = {}
+    skipped: dict[str, str] = {}
     for name in options.against:
         missing = peers[name].missing()
         if missing:

@@ -5,13 +5,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness.shape import Shape
 
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import Adapter, init_adapter
 from canaryjax.models.transformer import Transformer, parameter_shapes
 from canaryjax.weights.export import save_model
 from canaryjax.weights.peft import save_adapter
+from harness.shape import Shape
 
 EOS_ID = 2  # a random model draws it once in a vocabulary's worth of tokens: completions run to their full length
 PAD_ID = 0

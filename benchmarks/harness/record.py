@@ -8,10 +8,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from canaryjax.runlog import cores, provenance
 from harness.agreement import Agreement
 from harness.shape import Shape
-
-from canaryjax.runlog import cores, provenance
 
 PEER_PACKAGES = ("torch", "peft", "trl", "accelerate", "google-tunix", "qwix")
 
@@ -35,7 +34,7 @@ def result(
     ours: Sequence[float],
     detail: Mapping[str, Any] | None = None,
     *,
-    peer: str | None = None,
+    peer: str = "",
     theirs: Sequence[float] = (),
     agreement: Agreement | None = None,
     skipped: str | None = None,
@@ -50,7 +49,7 @@ def result(
       surroundings: From `environment`.
       ours: Seconds of each run of ours.
       detail: What else was measured on our side.
-      peer: Whom ours was compared with.
+      peer: Whom ours was compared with; empty when with nobody.
       theirs: Seconds of each run of the peer.
       agreement: Whether both computed the same.
       skipped: Why the peer was not run.
@@ -64,7 +63,7 @@ def result(
         "dtype": surroundings["dtype"],
         "device": surroundings["device"],
         "ours_s": ours_s,
-        "peer": peer,
+        "peer": peer or None,
         "peer_s": peer_s,
         "ratio": peer_s / ours_s if peer_s is not None and sound else None,
         "agreement": None if agreement is None else agreement.record(),
@@ -76,13 +75,19 @@ def result(
     }
 
 
-def write_results(records: Sequence[Mapping[str, Any]], file: Path | None) -> None:
-    """Prints each record on its line, and writes the same lines to a file where one is given."""
+def finish(records: Sequence[Mapping[str, Any]], file: Path | None) -> int:
+    """Prints each record on its line, and writes the same lines to a file where one is given.
+
+    Returns:
+      The exit status: 1 when a peer that was run does not agree with ours.
+    """
     lines = [json.dumps(record, allow_nan=False) for record in records]
     for line in lines:
         print(line, flush=True)
     if file is not None:
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    agreed = all(record["agreement"]["holds"] for record in records if record["agreement"] is not None)
+    return 0 if agreed else 1
 
 
 def note(text: str) -> None:

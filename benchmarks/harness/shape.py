@@ -15,6 +15,7 @@ class Shape:
       completion: Tokens of a completion, T.
       group: Completions of a prompt, G.
       width, layers, heads, kv_heads, head, ff, vocab: Of the model; head is the size of one.
+      rank: Of a LoRA adapter on all seven projections, where there is one.
     """
 
     context: int = 1600
@@ -27,6 +28,7 @@ class Shape:
     head: int = 64
     ff: int = 1408
     vocab: int = 8192
+    rank: int = 16
 
     def config(self) -> ModelConfig:
         """A Qwen2 configuration of these sizes, float32, its head tied to its embedding."""
@@ -64,5 +66,8 @@ class Shape:
         return dataclasses.asdict(self)
 
 
+DEFAULT = Shape()
 # Seconds for all of it, prime and all different where a model allows: what the smoke tests run.
-TINY = Shape(context=31, completion=7, group=5, width=22, layers=2, heads=6, kv_heads=3, head=10, ff=37, vocab=211)
+TINY = Shape(
+    context=31, completion=7, group=5, width=22, layers=2, heads=6, kv_heads=3, head=10, ff=37, vocab=211, rank=3
+)

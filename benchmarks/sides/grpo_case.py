@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from harness.model import random_ids, write_adapter, write_model, write_tokenizer
-from harness.shape import Shape
 
 from canaryjax.rl.settings import AdapterSettings, GRPOSettings, OptimizerSettings
+from harness.model import random_ids, write_adapter, write_model, write_tokenizer
+from harness.shape import Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,7 +16,6 @@ class GrpoCase:
 
     Attributes:
       shape: Sizes.
-      rank: Of the adapter.
       model, adapter, tokenizer: Directories.
       context: int32 `[s]`, the prompt.
       completions: int32 `[g, t]`, the batch's, 0 after the end.
@@ -25,7 +24,6 @@ class GrpoCase:
     """
 
     shape: Shape
-    rank: int
     model: Path
     adapter: Path
     tokenizer: Path
@@ -43,16 +41,12 @@ class GrpoCase:
             train_batch_size=group,
             num_generations=group,
             max_completion_length=self.shape.completion,
-            adapter=AdapterSettings(self.rank, 2.0 * self.rank),
+            adapter=AdapterSettings(self.shape.rank, 2.0 * self.shape.rank),
             optimizer=OptimizerSettings(1e-5, "constant"),
         )
 
-    def record(self) -> dict[str, int]:
-        """The sizes by name."""
-        return self.shape.record() | {"rank": self.rank}
 
-
-def write_case(shape: Shape, rank: int, directory: Path) -> GrpoCase:
+def write_case(shape: Shape, directory: Path) -> GrpoCase:
     """Writes the model, the adapter and a tokenizer, and draws the prompt and the batch."""
     g, t = shape.group, shape.completion
     lengths = np.maximum(1, t - np.arange(g) * t // (2 * g))
@@ -60,9 +54,8 @@ def write_case(shape: Shape, rank: int, directory: Path) -> GrpoCase:
     advantages = np.random.default_rng(6).standard_normal(g).astype(np.float32)
     return GrpoCase(
         shape=shape,
-        rank=rank,
         model=write_model(shape, directory / "model"),
-        adapter=write_adapter(shape.config(), rank, directory / "adapter"),
+        adapter=write_adapter(shape.config(), shape.rank, directory / "adapter"),
         tokenizer=write_tokenizer(shape.vocab, directory / "tokenizer"),
         context=random_ids(shape, (shape.context,), 7),
         completions=np.where(mask, random_ids(shape, (g, t), 8), 0).astype(np.int32),

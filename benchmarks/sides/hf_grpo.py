@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import torch
+
 from harness.agreement import Answers
 from harness.model import EOS_ID
 from sides.grpo_case import GrpoCase, group_advantages, reward_of

@@ -9,13 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness.agreement import Answers
-from harness.flops import count_operations
-from harness.limits import measured_limits
-from harness.model import EOS_ID
-from harness.timing import median_seconds
 from safetensors.numpy import load_file
-from sides.grpo_case import GrpoCase, reward_of
 
 from canaryjax.inference.logprobs import score_shared
 from canaryjax.models.lora import Adapter
@@ -25,6 +19,12 @@ from canaryjax.rl.settings import GRPOSettings
 from canaryjax.rl.train_step import PromptRows, Recipe, host_reward_programs
 from canaryjax.weights.checkpoint import load_model
 from canaryjax.weights.peft import load_adapter, save_adapter
+from harness.agreement import Answers
+from harness.flops import count_operations
+from harness.limits import measured_limits
+from harness.model import EOS_ID
+from harness.timing import median_seconds
+from sides.grpo_case import GrpoCase, reward_of
 
 STEPS = 1000  # of a schedule that is constant
 
@@ -70,7 +70,7 @@ class OurGrpo:
     def detail(self, tiny: bool) -> dict[str, Any]:
         """Where the step's time goes, and its gradient against what the machine can multiply."""
         shape, limits = self.case.shape, measured_limits(tiny)
-        operations = count_operations(self.model.config, shape.context, shape.group, shape.completion, self.case.rank)
+        operations = count_operations(self.model.config, shape.context, shape.group, shape.completion, shape.rank)
         reference = _score(self.model, *self.batch)
         gradient = median_seconds(lambda: self._gradient(reference))
         return limits | {

@@ -1,6 +1,7 @@
 """The same weights in PyTorch, and what its sides share; every setting is the fastest that makes sense on a CPU."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ def use_cores() -> None:
     transformers.logging.set_verbosity_error()
 
 
-def load_base(directory: Path) -> torch.nn.Module:
+def load_base(directory: Path) -> Any:
     """The model in float32, with PyTorch's fused attention."""
     use_cores()
     model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -25,12 +26,12 @@ def load_base(directory: Path) -> torch.nn.Module:
     return model.eval()
 
 
-def load_policy(directory: Path, adapter: Path) -> PeftModel:
+def load_policy(directory: Path, adapter: Path) -> Any:
     """The base with a trainable adapter on it."""
     return PeftModel.from_pretrained(load_base(directory), adapter, is_trainable=True)
 
 
-def completion_logps(model: torch.nn.Module, sequences: torch.Tensor, completion: int) -> torch.Tensor:
+def completion_logps(model: Any, sequences: torch.Tensor, completion: int) -> torch.Tensor:
     """Log-probs of the last `completion` tokens of equally long rows: float32 `[rows, completion]`.
 
     The head runs on those positions alone. Padding stands behind real tokens, so no mask is needed and attention takes
@@ -47,7 +48,7 @@ def sequences_of(context: np.ndarray, continuations: np.ndarray) -> torch.Tensor
     return torch.tensor(np.concatenate([repeated, continuations], axis=1), dtype=torch.int64)
 
 
-def sample(model: torch.nn.Module, context: np.ndarray, group: int, completion: int, **settings) -> torch.Tensor:
+def sample(model: Any, context: np.ndarray, group: int, completion: int, **settings) -> torch.Tensor:
     """Sampled continuations of one context under the model's own law at temperature 1: int64 `[g, up to t]`."""
     prompt = torch.tensor(context[None], dtype=torch.int64)
     with torch.no_grad():
@@ -62,7 +63,7 @@ def sample(model: torch.nn.Module, context: np.ndarray, group: int, completion: 
     return out[:, len(context) :]
 
 
-def gradients_of(model: torch.nn.Module) -> dict[str, np.ndarray]:
+def gradients_of(model: Any) -> dict[str, np.ndarray]:
     """Gradients of the adapter under the names that PEFT saves its tensors by."""
     return {
         name.replace(".default", ""): parameter.grad.numpy().copy()

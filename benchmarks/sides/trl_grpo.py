@@ -5,14 +5,15 @@ import tempfile
 import numpy as np
 import torch
 from datasets import Dataset
+from peft import LoraConfig, load_peft_weights, set_peft_model_state_dict
+from transformers import AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
 from harness.agreement import Answers
 from harness.model import as_text
 from harness.stepper import Stepper
-from peft import LoraConfig, load_peft_weights, set_peft_model_state_dict
 from sides.grpo_case import GrpoCase, reward_of
 from sides.torch_model import gradients_of, load_base
-from transformers import AutoTokenizer, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 
 STEPS = 1000
 
@@ -114,7 +115,9 @@ def _settings(case: GrpoCase) -> GRPOConfig:
 def _adapter(case: GrpoCase) -> LoraConfig:
     modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     ours = case.settings.adapter
-    return LoraConfig(r=ours.rank, lora_alpha=ours.alpha, lora_dropout=0.0, target_modules=modules, task_type="CAUSAL_LM")
+    return LoraConfig(
+        r=ours.rank, lora_alpha=ours.alpha, lora_dropout=0.0, target_modules=modules, task_type="CAUSAL_LM"
+    )
 
 
 def _reward(completion_ids: list[list[int]], **_) -> list[float]:
