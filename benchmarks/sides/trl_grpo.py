@@ -94,6 +94,7 @@ def _settings(case: GrpoCase) -> GRPOConfig:
         beta=ours.kl_coefficient,
         epsilon=ours.clip_low,
         epsilon_high=ours.clip_high,
+        use_bias_correction_kl=False,  # on, the penalty is what we call k3_weighted
         loss_type="grpo",
         scale_rewards="group",
         temperature=ours.temperature,
