@@ -14,8 +14,9 @@ TORCH = ("torch", "transformers", "peft")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark and returns the exit status."""
-    options = parse(__doc__, ("transformers", "trl"), arguments)
+    options = parse(__doc__, ("transformers", "trl", "tunix"), arguments)
     from sides.our_grpo import OurGrpo  # imports JAX, which must come after the options
+    from sides.tunix_grpo import TunixGrpo, tunix_python
 
     with tempfile.TemporaryDirectory() as folder:
         case = write_case(options.shape, Path(folder))
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         peers = {
             "transformers": Peer(TORCH, lambda: _transformers(case)),
             "trl": Peer((*TORCH, "trl"), lambda: _trl(case)),
+            "tunix": Peer((), lambda: TunixGrpo(case), tunix_python()),
         }
         records = contest("grpo_step", options, case.shape.record(), ours, peers, lambda: ours.detail(options.tiny))
     return finish(records, options.json)

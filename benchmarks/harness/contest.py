@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from harness.agreement import Agreement, Answers
@@ -30,14 +31,17 @@ class Peer:
     Attributes:
       modules: What must be importable for it.
       open: Loads it.
+      python: The Python that must exist for it, where it has one of its own.
     """
 
     modules: tuple[str, ...]
     open: Callable[[], Contender]
+    python: Path | None = None
 
     def missing(self) -> list[str]:
-        """Modules that are not installed."""
-        return [name for name in self.modules if importlib.util.find_spec(name) is None]
+        """What is not installed."""
+        absent = [name for name in self.modules if importlib.util.find_spec(name) is None]
+        return absent if self.python is None or self.python.is_file() else [*absent, "a Python of its own"]
 
 
 def contest(

@@ -62,19 +62,23 @@ def random_ids(shape: Shape, size: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def write_tokenizer(vocab: int, directory: Path) -> Path:
-    """Writes a tokenizer whose words are the ids themselves, for trainers that take nothing but text."""
+    """Writes a tokenizer with one word for each id, for trainers that take nothing but text."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.WordLevel({str(i): i for i in range(vocab)}, unk_token="1"))
+    # A special token is found inside of words too, so that none may be part of one: hence the brackets and the w.
+    words = {"<pad>": PAD_ID, "<unk>": 1, "<eos>": EOS_ID} | {f"w{i}": i for i in range(FIRST_ID, vocab)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=str(PAD_ID), eos_token=str(EOS_ID), unk_token="1", padding_side="left"
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left"
     )
     fast.save_pretrained(directory)
+    every = np.arange(FIRST_ID, vocab)
+    assert fast(as_text(every))["input_ids"] == every.tolist()  # every side must be given the same ids
     return directory
 
 
 def as_text(ids: np.ndarray) -> str:
-    """The text that the tokenizer of `write_tokenizer` turns into these ids."""
-    return " ".join(map(str, ids.tolist()))
+    """The text that the tokenizer of `write_tokenizer` turns into these ordinary ids."""
+    return " ".join(f"w{i}" for i in ids.tolist())
