@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from canaryjax.stats.result import Result
-from canaryjax.stats.sample import Floats, as_fraction, as_number, as_scores
+from canaryjax.stats.sample import Floats, as_fraction, as_measures, as_number, as_scores
 
 
 def auroc(negatives: Any, positives: Any) -> float | None:
@@ -223,4 +223,4 @@ def two_sided_scores(scores: Any, centre: float = 0.0) -> Floats:
     >>> two_sided_scores([-2, 1]).tolist()
     [2.0, 1.0]
     """
-    return np.abs(as_scores(scores) - as_number(centre, "centre"))
+    return np.abs(as_measures(scores, "scores") - as_number(centre, "centre"))

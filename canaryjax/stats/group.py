@@ -12,7 +12,7 @@ from scipy import stats as sps
 
 from canaryjax.stats.rank import holm
 from canaryjax.stats.result import PValue
-from canaryjax.stats.sample import Floats, as_choice, as_count, as_groups, generator
+from canaryjax.stats.sample import Floats, all_equal, as_choice, as_count, as_groups, generator
 
 RESAMPLES = 10_000
 CELLS = 2_000_000  # largest permutations × scores block held at once: 16 MB an array
@@ -82,7 +82,7 @@ def kruskal_with_pairwise(groups: Any, method: str = "dunn") -> KruskalTest:
     pooled = np.concatenate(list(samples.values()))
     empty = [name for name, size in sizes.items() if size == 0]
     reason = f"group {empty[0]} is empty" if empty else None
-    if reason is None and np.ptp(pooled) == 0:
+    if reason is None and all_equal(pooled):
         reason = "all scores are equal"
     if reason is not None:
         blank = tuple(PairTest(a, b, None, None, None, reason) for a, b in itertools.combinations(names, 2))
@@ -112,7 +112,7 @@ def _dunn(samples: dict[str, Floats], pooled: Floats) -> Any:
 
 
 def _mann_whitney(a: str, b: str, samples: dict[str, Floats]) -> PairTest:
-    if np.ptp(np.concatenate([samples[a], samples[b]])) == 0:
+    if all_equal(np.concatenate([samples[a], samples[b]])):
         return PairTest(a, b, None, None, None, "all scores of the pair are equal")
     statistic, p_value = sps.mannwhitneyu(samples[a], samples[b], alternative="two-sided")
     return PairTest(a, b, float(statistic), float(p_value), None)
@@ -175,7 +175,7 @@ def jonckheere_terpstra(
     sizes = np.array([sample.size for sample in samples.values()], dtype=np.float64)
     empty = [name for name, sample in samples.items() if sample.size == 0]
     reason = f"group {empty[0]} is empty" if empty else None
-    if reason is None and np.ptp(pooled) == 0:
+    if reason is None and all_equal(pooled):
         reason = "all scores are equal"
     if reason is not None:
         return TrendTest(None, None, None, None, None, alternative, method, draws, reason)

@@ -13,7 +13,7 @@ from scipy import stats as sps
 
 from canaryjax.stats.detection import auroc, empty_arm_reason
 from canaryjax.stats.result import Interval, PValue, no_interval
-from canaryjax.stats.sample import Floats, as_count, as_fraction, as_level, as_scores, generator, variance
+from canaryjax.stats.sample import Floats, as_count, as_fraction, as_level, as_measures, as_scores, generator, variance
 
 RESAMPLES = 10_000
 EXACT_SPLITS = 20_000  # enumerate all splits up to here: 8 against 8 has 12,870
@@ -222,7 +222,7 @@ def welch(a: Any, b: Any, level: float = 0.95) -> WelchTest:
     >>> round(result.t, 4), round(result.df, 4), round(result.p_value, 4)
     (-1.5492, 2.9412, 0.2209)
     """
-    first, second, level = as_scores(a, "a"), as_scores(b, "b"), as_level(level)
+    first, second, level = as_measures(a, "a"), as_measures(b, "b"), as_level(level)
     sizes = first.size, second.size
     difference = float(first.mean() - second.mean()) if min(sizes) else None
     reason = None
@@ -231,12 +231,13 @@ def welch(a: Any, b: Any, level: float = 0.95) -> WelchTest:
     else:
         parts = variance(first) / sizes[0], variance(second) / sizes[1]
         if sum(parts) == 0:
-            reason = "both samples are constant: the standard error is 0"
+            reason = "both samples are constant, or as good as constant in float64: the standard error is 0"
     if reason is not None or difference is None:
         interval = no_interval(level, "welch", str(reason), difference)
         return WelchTest(None, None, None, difference, None, interval, reason)
     error = math.sqrt(sum(parts))
-    df = sum(parts) ** 2 / (parts[0] ** 2 / (sizes[0] - 1) + parts[1] ** 2 / (sizes[1] - 1))
+    share = parts[0] / sum(parts)  # of the first sample in the squared error: a square of that may underflow
+    df = 1 / (share**2 / (sizes[0] - 1) + (1 - share) ** 2 / (sizes[1] - 1))
     statistic = difference / error
     reach = float(sps.t.ppf(0.5 + level / 2, df)) * error
     interval = Interval(difference - reach, difference + reach, level, "welch", difference)

@@ -12,7 +12,7 @@ from scipy import stats as sps
 
 from canaryjax.errors import UserError
 from canaryjax.stats.result import PValue
-from canaryjax.stats.sample import as_count, as_scores, generator
+from canaryjax.stats.sample import as_count, as_measures, as_scores, generator
 
 RESAMPLES = 10_000
 CELLS = 2_000_000  # largest permutations × scores block held at once: 16 MB an array
@@ -70,7 +70,7 @@ def sign_flip_test(differences: Any, resamples: int = RESAMPLES, seed: Any = 0) 
     >>> sign_flip_test([1, 2, 3]).p_value
     0.25
     """
-    sample, count = as_scores(differences, "differences"), as_count(resamples, "resamples", 1)
+    sample, count = as_measures(differences, "differences"), as_count(resamples, "resamples", 1)
     if not sample.size:
         return SignFlipTest(None, None, 0, 0, False, "no differences")
     exact = sample.size <= 14
@@ -119,6 +119,8 @@ def page_trend(table: Any, resamples: int = RESAMPLES, seed: Any = 0) -> PageTes
     >>> result.statistic
     41.0
     """
+    if isinstance(table, (str, bytes, Mapping)) or not isinstance(table, Iterable):
+        raise UserError(f"table: expected one row a trial; found {type(table).__name__}; pass [[...], ...]")
     rows = [as_scores(row, f"table, trial {index}") for index, row in enumerate(table)]
     draws = as_count(resamples, "resamples", 1)
     if not rows:

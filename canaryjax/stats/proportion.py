@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from scipy import stats as sps
 
 from canaryjax.stats.result import Interval, no_interval
-from canaryjax.stats.sample import as_hits, as_level, as_scores
+from canaryjax.stats.sample import all_equal, as_hits, as_level, as_measures
 
 NO_TRIALS = "no trials: n = 0"
 
@@ -121,12 +120,12 @@ def mean_interval(values: Any, level: float = 0.95) -> Interval:
     >>> mean_interval([5]).reason
     'needs at least 2 values, found 1'
     """
-    sample, level = as_scores(values, "values"), as_level(level)
+    sample, level = as_measures(values, "values"), as_level(level)
     size = sample.size
     centre = float(sample.mean()) if size else None
     if size < 2 or centre is None:
         return no_interval(level, "student-t", f"needs at least 2 values, found {size}", centre)
-    if np.ptp(sample) == 0:
+    if all_equal(sample):
         point = float(sample[0])
         return Interval(point, point, level, "student-t", point, "degenerate: all values are equal")
     reach = float(sps.t.ppf(0.5 + level / 2, size - 1)) * float(sample.std(ddof=1)) / math.sqrt(size)

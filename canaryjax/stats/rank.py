@@ -6,8 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from canaryjax.errors import UserError
 from canaryjax.stats.sample import as_fraction, as_number, as_scores
+
+_FLOATS = (float, np.floating)  # np.float32 is no Python float
 
 
 def conformal_p_value(score: Any, null_scores: Any) -> float:
@@ -77,7 +81,7 @@ def holm(p_values: Any) -> list[float | None]:
     present = {
         place: as_fraction(value, f"p-value at position {place}")
         for place, value in enumerate(given)
-        if value is not None and not (isinstance(value, float) and math.isnan(value))
+        if value is not None and value is not np.ma.masked and not (isinstance(value, _FLOATS) and math.isnan(value))
     }
     adjusted: list[float | None] = [None] * len(given)
     highest = 0.0

@@ -11,7 +11,7 @@ from scipy import stats as sps
 
 from canaryjax.errors import UserError
 from canaryjax.stats.result import Interval, Result, no_interval
-from canaryjax.stats.sample import as_level, as_number, as_scores
+from canaryjax.stats.sample import as_level, as_measures, as_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +45,8 @@ def guarded_ratio(numerator: Any, denominator: Any, smallest: float = 1e-9) -> R
     none = no_interval(0.95, "fieller", "single numbers carry no spread")
     if abs(bottom) < floor:
         return Ratio(None, top, bottom, none, f"denominator {bottom:.3g} is within {floor:g} of zero")
+    if math.isinf(top / bottom):
+        return Ratio(None, top, bottom, none, f"{top:.3g} / {bottom:.3g} exceeds the largest float64")
     return Ratio(top / bottom, top, bottom, none)
 
 
@@ -72,7 +74,8 @@ def ratio_of_means(numerators: Any, denominators: Any, level: float = 0.95) -> R
     >>> ratio_of_means([0.1, 0.2, 0.3], [-1, 0, 1.1]).reason
     "the denominator's mean 0.0333 is not distinguishable from 0 at level 0.95"
     """
-    top, bottom, level = as_scores(numerators, "numerators"), as_scores(denominators, "denominators"), as_level(level)
+    top, bottom = as_measures(numerators, "numerators"), as_measures(denominators, "denominators")
+    level = as_level(level)
     if top.size != bottom.size:
         raise UserError(
             f"denominators: expected one per numerator ({top.size}); found {bottom.size}; pair them by policy"

@@ -10,7 +10,7 @@ import numpy as np
 
 from canaryjax.errors import UserError
 from canaryjax.stats.result import Interval, no_interval
-from canaryjax.stats.sample import Floats, as_choice, as_count, as_level, as_scores, generator
+from canaryjax.stats.sample import Floats, as_choice, as_count, as_level, as_measures, as_scores, between, generator
 from canaryjax.stats.threshold import RULES, as_target, threshold_rank, tpr_at_fpr
 
 RESAMPLES = 10_000  # BC-63
@@ -136,7 +136,7 @@ def _block_tprs(block: ArmCounts, ranks: dict[int, float | None]) -> Floats:
     share = rank - below
     if (share > 0).any():
         above = (upto >= np.minimum(below + 1, upto[:, -1])[:, None]).argmax(axis=1)
-        cut = cut + share * (block.values[above] - cut)
+        cut = between(cut, block.values[above], share)
         at = np.searchsorted(block.values, cut, "right") - 1
     rows = np.arange(rank.size)
     return (hits[:, -1] - hits[rows, at]) / hits[:, -1]
@@ -193,7 +193,7 @@ def _as_rows(values: Any) -> list[Floats]:
         raise UserError(f"values: expected shape (seeds, canaries); found {values.shape}; pass one row per seed")
     if not isinstance(values, (np.ndarray, Sequence)) or isinstance(values, (str, bytes)):
         raise UserError(f"values: expected one list per seed; found {type(values).__name__}; pass [[...], [...]]")
-    return [as_scores(row, f"values, row {index}") for index, row in enumerate(values)]
+    return [as_measures(row, f"values, row {index}") for index, row in enumerate(values)]
 
 
 def _in_blocks(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from canaryjax.errors import UserError
 
 Floats = NDArray[np.float64]
+
+LARGEST_COUNT = 2**53  # beyond it float64 skips whole numbers, and the beta quantiles with it
+LARGEST_MOMENT = 1e70  # fourth powers of it, which the intervals of means multiply, stay below float64's 1.8e308
 
 
 def as_scores(values: Any, name: str = "scores") -> Floats:
@@ -51,23 +54,57 @@ scores before the statistics
     return array
 
 
+def as_measures(values: Any, name: str) -> Floats:
+    """`as_scores` for statistics that square what they are given: sizes up to 1e70, whose squares can be summed.
+
+    >>> as_measures([1, 5e307], "a")
+    Traceback (most recent call last):
+        ...
+    canaryjax.errors.UserError: a: expected sizes of at most 1e+70; found 5e+307 at position 1; use a larger unit
+    """
+    array = as_scores(values, name)
+    large = np.flatnonzero(np.abs(array) > LARGEST_MOMENT)
+    if large.size:
+        where = int(large[0])
+        raise UserError(
+            f"{name}: expected sizes of at most {LARGEST_MOMENT:g}; found {array[where]:g} at position {where}; "
+            "use a larger unit"
+        )
+    return array
+
+
 def _as_array(values: Any, name: str) -> tuple[Floats, Any]:
     """Return the float64 copy and the values as they were given (for the message)."""
+    masked = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(0, dtype=bool)
+    if masked.any():  # its data would count what the mask leaves out
+        raise UserError(
+            f"{name}: expected numbers; found a masked value at position {int(np.flatnonzero(masked)[0])}; "
+            "pass values.compressed()"
+        )
     if isinstance(values, (str, bytes, Mapping)):
         raise UserError(f"{name}: expected numbers; found {type(values).__name__}; pass a list or an array of numbers")
     if not hasattr(values, "__array__") and isinstance(values, Iterable) and not isinstance(values, (list, tuple)):
         values = list(values)
     if isinstance(values, (list, tuple)):
-        text = next((v for v in values if isinstance(v, (str, bytes))), None)
-        if text is not None:
-            raise UserError(f"{name}: expected numbers; found the text {text!r}; convert it to a number first")
+        _refuse_text(values, name)
+        values = [math.nan if v is np.ma.masked else v for v in values]  # NumPy warns, and does the same
     try:
         raw = np.asarray(values)
         if raw.dtype.kind not in "biufO":
             raise TypeError(raw.dtype)
-        return np.array(values, dtype=np.float64), values if isinstance(values, (list, tuple)) else raw
+        if raw.dtype.kind == "O":  # NumPy reads "3" in an array of objects as 3
+            _refuse_text(raw.flat, name)
+        return np.array(raw, dtype=np.float64), values if isinstance(values, list) else raw
+    except UserError:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{name}: expected real numbers; found {error}; pass one flat list of numbers") from error
+
+
+def _refuse_text(values: Iterable[Any], name: str) -> None:
+    text = next((v for v in values if isinstance(v, (str, bytes))), None)
+    if text is not None:
+        raise UserError(f"{name}: expected numbers; found the text {text!r}; convert it to a number first")
 
 
 def as_number(value: Any, name: str) -> float:
@@ -82,10 +119,12 @@ def as_number(value: Any, name: str) -> float:
 
 
 def as_count(value: Any, name: str, at_least: int = 0) -> int:
-    """Turn a whole number (an int, a NumPy int or an integral float) into an int not below `at_least`."""
+    """Turn a whole number (an int, a NumPy int or an integral float) into an int from `at_least` to 2**53."""
     number = as_number(value, name)
-    if number != int(number) or number < at_least:
-        raise UserError(f"{name}: expected a whole number of at least {at_least}; found {value!r}; pass a count")
+    if number != int(number) or not at_least <= number <= LARGEST_COUNT:
+        raise UserError(
+            f"{name}: expected a whole number from {at_least} to {LARGEST_COUNT}; found {value!r}; pass a count"
+        )
     return int(number)
 
 
@@ -98,9 +137,9 @@ def as_hits(k: Any, n: Any) -> tuple[int, int]:
 
 
 def as_level(level: Any) -> float:
-    """Check a confidence level, 0 < level < 1."""
+    """Check a confidence level, 0 < level < 1, and that its upper quantile can be told from 1."""
     number = as_number(level, "level")
-    if not 0.0 < number < 1.0:
+    if not (number > 0.0 and 0.5 + number / 2 < 1.0):
         raise UserError(f"level: expected a fraction between 0 and 1; found {level!r}; write 0.95 for 95 %")
     return number
 
@@ -115,32 +154,51 @@ def as_fraction(value: Any, name: str) -> float:
 
 def as_choice(value: str, name: str, allowed: tuple[str, ...]) -> str:
     """Check a named option."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:  # an array would be compared entry by entry
         raise UserError(f"{name}: expected one of {', '.join(allowed)}; found {value!r}; use a listed name")
     return value
 
 
 def as_groups(groups: Any, at_least: int = 2) -> dict[str, Floats]:
     """Name and check the groups of a test: a mapping of name to scores, or a sequence (named "0", "1", ...)."""
-    if isinstance(groups, (str, bytes)) or not isinstance(groups, Iterable):
+    if isinstance(groups, (str, bytes, Set)) or not isinstance(groups, Iterable):
         raise UserError(
             f"groups: expected a list or mapping of samples; found {type(groups).__name__}; pass [[...], ...]"
         )
     pairs = list(groups.items()) if isinstance(groups, Mapping) else list(enumerate(groups))
     if len(pairs) < at_least:
         raise UserError(f"groups: expected at least {at_least} groups; found {len(pairs)}; pass one sample per group")
-    return {str(name): as_scores(values, f"group {name}") for name, values in pairs}
+    named: dict[str, Floats] = {}
+    for name, values in pairs:
+        if str(name) in named:
+            raise UserError(f"groups: expected a name each; found {str(name)!r} twice, as text; rename one group")
+        named[str(name)] = as_scores(values, f"group {name}")
+    return named
+
+
+def all_equal(sample: Floats) -> bool:
+    """Say whether at least one value is given and all are the same; unlike their range it cannot overflow."""
+    return bool(sample.min() == sample.max())
+
+
+def between(below: Any, above: Any, share: Any) -> Floats:
+    """Point at a share of the way from one number to another, also where their difference exceeds float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        straight = below + share * (above - below)
+    return np.where(np.isfinite(straight), straight, (1 - share) * below + share * above)
 
 
 def variance(sample: Floats) -> float:
     """Unbiased variance of at least two values; exactly 0 for equal ones, where a rounded mean may leave 1e-33."""
-    return 0.0 if np.ptp(sample) == 0 else float(sample.var(ddof=1))
+    return 0.0 if all_equal(sample) else float(sample.var(ddof=1))
 
 
 def generator(seed: Any) -> np.random.Generator:
     """Return the random generator of a whole-number seed; a Generator is used as it is."""
     if isinstance(seed, np.random.Generator):
         return seed
+    if isinstance(seed, (int, np.integer)) and seed >= 0:  # of any size, where a count would have to be a float
+        return np.random.default_rng(int(seed))
     return np.random.default_rng(as_count(seed, "seed"))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from canaryjax.errors import UserError
-from canaryjax.stats.sample import as_count, as_fraction, as_hits, as_scores, exact_product
+from canaryjax.stats.sample import as_count, as_fraction, as_hits, as_measures, exact_product
 
 
 def min_k_mean(token_logps: Any, share: float = 0.2) -> float | None:
@@ -29,7 +29,7 @@ def min_k_mean(token_logps: Any, share: float = 0.2) -> float | None:
     >>> min_k_mean([-1.0, -4.0, -2.0, -3.0])
     -4.0
     """
-    logps, part = as_scores(token_logps, "token_logps"), as_fraction(share, "share")
+    logps, part = as_measures(token_logps, "token_logps"), as_fraction(share, "share")
     if not logps.size:
         return None
     kept = max(1, math.floor(exact_product(logps.size, part)))

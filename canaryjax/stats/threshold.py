@@ -13,9 +13,10 @@ from canaryjax.errors import UserError
 from canaryjax.stats.detection import empty_arm_reason
 from canaryjax.stats.proportion import clopper_pearson
 from canaryjax.stats.result import Interval, Result, no_interval
-from canaryjax.stats.sample import Floats, as_choice, as_count, as_level, as_number, as_scores, exact_product
+from canaryjax.stats.sample import Floats, as_choice, as_count, as_level, as_number, as_scores, between, exact_product
 
 RULES = ("conformal", "paper", "tolerance")
+SMALLEST_TARGET = 1e-9  # ranks are exact down to rates of so many decimals
 TOLERANCE_CONFIDENCE = 0.95  # DECIDED: P(true FPR <= target) for rule="tolerance"
 
 
@@ -142,6 +143,8 @@ def unattainable_reason(n0: int, fpr: float, rule: str) -> str:
     """Say how many negatives the rule needs."""
     if fpr == 0.0:
         return f"rule {rule} cannot promise a false positive rate of 0 from any number of negatives"
+    if fpr < SMALLEST_TARGET:
+        return f"rule {rule} at a false positive rate of {fpr:g} needs more negatives than can be had, found {n0}"
     if rule == "conformal":
         need = math.ceil(round(1 / fpr, 9)) - 1
     else:
@@ -154,7 +157,7 @@ def order_statistic(ordered: Floats, rank: float) -> float:
     below = math.floor(rank)
     share = rank - below
     value = float(ordered[below - 1])
-    return value if share == 0 else value + share * (float(ordered[below]) - value)
+    return value if share == 0 else float(between(value, float(ordered[below]), share))
 
 
 def _cross_fitted(ordered: Floats, fpr: float, rule: str) -> float | None:
@@ -171,7 +174,7 @@ def _cross_fitted(ordered: Floats, fpr: float, rule: str) -> float | None:
 
     cut = without_self(below)
     if rank > below:
-        cut = cut + (rank - below) * (without_self(below + 1) - cut)
+        cut = between(cut, without_self(below + 1), rank - below)
     return float((ordered > cut).mean())
 
 
