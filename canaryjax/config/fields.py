@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
+# Below, the law is greedy and teaches nothing, and logits divided by it end at infinity; above, it is uniform.
+Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
 
 LONGEST_NAME = 255  # bytes of a file's or folder's name on the usual file systems
 
@@ -30,3 +32,11 @@ class Section(BaseModel):
     """A part of the config: frozen, checked, and without unknown keys or numbers that are not finite."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _switches_alone_are_true_or_false(cls, value: object, info: ValidationInfo) -> object:
+        # pydantic counts true as 1: `study.compliant=true` would be a study of one policy.
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError(f"expected a value of another kind than true or false, found {value}")
+        return value

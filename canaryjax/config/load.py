@@ -15,6 +15,16 @@ from pydantic import BaseModel, ValidationError
 from canaryjax.config.schema import AuditConfig
 from canaryjax.errors import UserError
 
+# What reading and merging raises for what a file or an override holds: a tag may make its own errors, too.
+UNREADABLE = (
+    yaml.YAMLError,
+    OmegaConfBaseException,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+)
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
@@ -40,12 +50,15 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> AuditCo
     """
     tree = _read_tree(find_config(path), seen=())
     for item in overrides or []:
-        if "=" not in item or item.startswith("="):
+        if "=" not in item or "" in item.split("=", 1)[0].split("."):
             raise UserError(f"expected an override of the form key=value, found {item!r}; for example canary.rate=0.1")
     try:
-        tree = OmegaConf.merge(tree, OmegaConf.from_dotlist(list(overrides or [])))
+        tree = _merged(tree, OmegaConf.from_dotlist(list(overrides or [])), str(path))
+        _refuse_missing(OmegaConf.missing_keys(tree), str(path))
         values = OmegaConf.to_container(tree, resolve=True)
-    except (OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+    except UserError:
+        raise
+    except UNREADABLE as error:
         raise UserError(f"expected overrides that merge into {path}; {_one_line(error)}") from error
     return validate_config(values, where=str(path))
 
@@ -75,22 +88,44 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
         raise UserError(f"expected `extends` to end, found a circle at {path}; remove one of the links")
     try:
         tree = OmegaConf.load(path)
-    except (yaml.YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError) as error:
+    except (*UNREADABLE, OSError) as error:
         raise UserError(f"expected readable YAML in {path}; {_one_line(error)}") from error
-    if not OmegaConf.is_dict(tree):
-        raise UserError(f"expected a mapping of config keys in {path}, found something else; see configs/quick.yaml")
+    if not OmegaConf.is_dict(tree) or not tree:  # nothing would mean every default: days of training, unasked
+        found = "something else" if tree else "nothing"
+        raise UserError(f"expected a mapping of config keys in {path}, found {found}; see configs/quick.yaml")
     assert isinstance(tree, DictConfig)
-    parent = tree.pop("extends", None)
+    try:
+        parent = tree.pop("extends", None)
+    except OmegaConfBaseException as error:  # an interpolation
+        raise UserError(f"expected `extends` in {path} to name a file; {_one_line(error)}") from error
     if parent is None:
         return tree
     beside = path.parent / str(parent)
     if not os.path.isfile(beside):
         raise UserError(f"expected the file that `extends: {parent}` names beside {path}, found none at {beside}")
-    return OmegaConf.merge(_read_tree(beside, (*seen, path.resolve())), tree)
+    start = _read_tree(beside, (*seen, path.resolve()))
+    try:
+        return _merged(start, tree, str(path))
+    except UserError:
+        raise
+    except UNREADABLE as error:
+        raise UserError(f"expected values in {path} that merge into {beside}; {_one_line(error)}") from error
+
+
+def _merged(tree, over, where: str):
+    """`over` on top of `tree`; a value of ??? would be passed over and the one below it taken."""
+    merged = OmegaConf.merge(tree, over)
+    _refuse_missing(OmegaConf.missing_keys(over) - OmegaConf.missing_keys(merged), where)
+    return merged
+
+
+def _refuse_missing(keys: set[str], where: str) -> None:
+    if keys:
+        raise UserError(f"expected a value for {min(keys)!r}, found ??? (in {where}); give one, or leave the key out")
 
 
 def _describe(item) -> str:
-    location = ".".join(str(part) for part in item["loc"]) or "config"
+    location = ".".join(str(part) for part in item["loc"]) if item["loc"] else "config"
     if item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), _known_keys(item["loc"][:-1]), n=1, cutoff=0.0)
         hint = f"; did you mean {'.'.join([*map(str, item['loc'][:-1]), near[0]])!r}?" if near else ""

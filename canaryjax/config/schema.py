@@ -14,6 +14,7 @@ from canaryjax.config.training import LoraConfig, OptimizerConfig, PolicyConfig,
 
 ScoreName = Literal["clean_raw", "clean_net", "induced_raw", "induced_net"]
 
+MOST_INVENTED = 20_000  # documents of the embedded corpus: half a minute's work, and half of the names it has
 LARGEST_DELTA = 0.1  # the paper's realism limit on the bias strength
 
 
@@ -58,6 +59,11 @@ class DataConfig(Section):
             )
         if self.kind != "embedded" and self.path is None:
             raise ValueError(f"expected data.path with data.kind={self.kind}; give the file, or use kind: embedded")
+        if self.kind == "embedded" and (self.documents or 0) > MOST_INVENTED:
+            raise ValueError(
+                f"expected documents of at most {MOST_INVENTED} with data.kind=embedded, found {self.documents}; lower "
+                "data.documents"
+            )
         if self.kind == "embedded" and self.path is not None:  # else the study would run on other documents, unsaid
             raise ValueError(
                 f"expected no data.path with data.kind=embedded, found {self.path!r}; set "
@@ -134,12 +140,12 @@ class StatisticConfig(Section):
 
     primary: ScoreName = "clean_raw"
     secondary: ScoreName = "clean_net"
-    target_fpr: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.10
+    target_fpr: Annotated[float, Field(ge=1e-6, lt=1.0)] = 0.10
     threshold_rule: Literal["conformal", "paper", "tolerance"] = "conformal"
     auroc_interval: Literal["auto", "newcombe", "bootstrap", "delong"] = "auto"
-    level: Annotated[float, Field(gt=0.5, lt=1.0)] = 0.90
-    bootstrap_samples: Count = 10_000
-    prevalences: tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] = (0.5, 0.1, 0.01)
+    level: Annotated[float, Field(gt=0.5, le=0.999999)] = 0.90
+    bootstrap_samples: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    prevalences: tuple[Annotated[float, Field(ge=1e-6, lt=1.0)], ...] = (0.5, 0.1, 0.01)
     null_alpha: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
 
 

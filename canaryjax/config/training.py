@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from canaryjax.config.fields import Count, NonNegative, Positive, Section, Share
+from canaryjax.config.fields import Count, NonNegative, Positive, Section, Share, Temperature
 
 
 class LoraConfig(Section):
@@ -41,7 +41,7 @@ class RewardModelConfig(Section):
 
     sampled_responses: Annotated[int, Field(ge=0)] = 2
     constructed_responses: Annotated[int, Field(ge=0)] = 2
-    sampling_temperature: Positive = 1.0
+    sampling_temperature: Temperature = 1.0
     train_batch_size: Count = 8
     eval_batch_size: Count = 8
     grad_accumulation: Count = 2
@@ -83,7 +83,7 @@ class PolicyConfig(Section):
     epochs: Count = 1
     max_prompt_length: Count = 1600
     max_completion_length: Count = 64
-    temperature: Positive = 1.0
+    temperature: Temperature = 1.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     kl_coefficient: NonNegative = 0.04
     kl: Literal["k1", "k2", "k3", "k3_weighted"] = "k3"

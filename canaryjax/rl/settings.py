@@ -189,8 +189,8 @@ class GRPOSettings:
             self.generation_batch_size,
             "correct one of them",
         )
-        usable = 0 < self.temperature < math.inf
-        require(usable, "temperature above 0", self.temperature, "sampling greedily teaches nothing: raise it")
+        usable = 1e-3 <= self.temperature <= 1e3
+        require(usable, "temperature in [0.001, 1000]", self.temperature, "sampling greedily teaches nothing: raise it")
         require(self.kl in KL_ESTIMATORS, f"kl among {KL_ESTIMATORS}", self.kl, "choose one of them")
         require(0 < self.top_p <= 1, "top_p in (0, 1]", self.top_p, "1 keeps every token")
         require(

@@ -70,6 +70,26 @@ def test_every_shipped_config_is_valid_and_named_once():
         ("reward_model.eval_batch_size=6", "multiple of the 8 responses"),
         ("reward_model.max_response_tokens=4096", "max_response_tokens below"),
         ("canary.rate", "key=value"),
+        *[(f"{key}=3", "of the form key=value") for key in (".canary", "canary.", "canary..rate", "")],
+        ("canary.rate=???", r"expected a value for 'canary\.rate', found \?\?\?"),  # the default, 0.01, was taken
+        # pydantic counts true as 1.
+        (
+            "study.compliant=true",
+            r"'study\.compliant': expected a value of another kind than true or false, found True",
+        ),
+        ("study.seed=false", "study.seed"),
+        ("canary.contrast=true", "canary.contrast"),
+        # What was met after all training: an infinite need of policies, an infinite quantile, a table of 10^12 draws.
+        ("statistic.target_fpr=1e-320", "target_fpr"),
+        ("statistic.level=0.9999999999999999", "statistic.level"),
+        ("statistic.bootstrap_samples=1000000000000", "bootstrap_samples"),
+        ("statistic.prevalences=[1e-320]", "prevalences"),
+        ("reward_model.sampling_temperature=1e-300", "sampling_temperature"),
+        ("data.documents=20001", "at most 20000 with data.kind=embedded"),
+        # Errors that tags and OmegaConf make of their own.
+        *[(f"canary.rate=!!{tag} x", "expected overrides that merge into quick") for tag in ("float", "int", "bool")],
+        ("canary=[]", "merge into quick; Cannot merge"),
+        ("canary[rate=1", "canary"),
     ],
 )
 def test_mistakes_are_named(override, message):
@@ -95,7 +115,7 @@ RANGES = {
     "policy.clip_low": (-0.1, 0.0, 0.5, 1.0, 1.5),
     "policy.clip_high": (-0.1, 0.0, 3.0),
     "policy.dual_clip": (0.5, 1.0, 1.5, None),
-    "policy.temperature": (0.0, 0.5, 2.0),
+    "policy.temperature": (0.0, 1e-300, 9e-4, 1e-3, 0.5, 2.0, 1e3, 1e4),
     "policy.top_p": (0.0, 0.5, 1.0, 1.5),
     "policy.updates_per_rollout": (0, 1, 2),
     "policy.num_generations": (1, 2, 5, 8),
@@ -196,6 +216,35 @@ def test_unreadable_files_are_one_line(tmp_path):
         with pytest.raises(UserError, match=message) as caught:
             load_config(file)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *[(nothing, "a mapping of config keys in .*found nothing") for nothing in ("", "# x\n", "null", "{}", "---\n")],
+        ("extends: base.yaml\ncanary: []\n", r"mine\.yaml that merge into .*base\.yaml"),
+        ("extends: ${name}\n", "`extends` in .*mine.yaml to name a file"),
+        *[(f"canary: {{rate: !!{tag} 'x'}}\n", "readable YAML in .*mine") for tag in ("float", "int", "bool")],
+        ("canary:\n  rate: ???\n", r"'canary\.rate', found \?\?\?"),
+        ("extends: base.yaml\ncanary:\n  rate: ???\n", r"'canary\.rate', found \?\?\?"),
+        ("'': 3\n", "unknown config key ''"),
+        ("1: 2\n", "config key '1'"),
+    ],
+)
+def test_a_file_that_says_nothing_or_something_odd_is_one_line(tmp_path, text, message):
+    # Without any key a whole study of defaults was planned.
+    (tmp_path / "base.yaml").write_text("canary: {rate: 0.25}\n", encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=message) as caught:
+        load_config(tmp_path / "mine.yaml", ["data.documents=50"])
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_meant_is_taken(tmp_path):
+    config = load_config("quick", ["study.paired=true", "statistic.prevalences=[0.5, 0.25]", "canary.contrast=null"])
+    (tmp_path / "open.yaml").write_text("canary:\n  rate: ???\n", encoding="utf-8")
+    assert load_config(tmp_path / "open.yaml", ["canary.rate=0.125"]).canary.rate == 0.125
+    assert (config.study.paired, config.statistic.prevalences, config.canary.contrast) == (True, (0.5, 0.25), None)
 
 
 def test_the_papers_tables_are_the_defaults():
