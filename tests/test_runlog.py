@@ -69,7 +69,7 @@ def test_resume_names_the_keys_that_differ(run):
 
 
 def test_resume_without_a_run_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"found no run\.json there; leave out --resume"):
+    with pytest.raises(UserError, match=r"found no run\.json there; check --out, or leave out --resume"):
         RunDirectory.resume(tmp_path, "a" * 64, CONFIG)
 
 

@@ -1,5 +1,6 @@
 """`canaryjax audit`: one study from a config, and its report."""
 
+import contextlib
 import os.path
 import shlex
 from pathlib import Path
@@ -56,8 +57,21 @@ def split_words(words: list[str]) -> tuple[str, list[str]]:
     sources = [word for word in words if "=" not in word or os.path.isfile(word)]
     overrides = [word for word in words if word not in sources]
     if len(sources) > 1:
+        odd = [word for word in sources if not _is_config(word)]
+        if odd:
+            raise UserError(
+                f"expected one config and items key=value, found {odd[0]!r}; write {odd[0]}=VALUE to set it"
+            )
         raise UserError(f"expected one config and items key=value, found {sources}; give one config")
     return (sources[0] if sources else DEFAULT_CONFIG), overrides
+
+
+def _is_config(word: str) -> bool:
+    from canaryjax.config import find_config
+
+    with contextlib.suppress(UserError):
+        return bool(find_config(word))
+    return False
 
 
 def how_to_resume() -> str:

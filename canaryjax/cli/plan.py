@@ -62,6 +62,8 @@ def study_material(config: "AuditConfig") -> "Material":
         shares = (data.rm_share, 1.0 - data.rm_share - data.eval_share, data.eval_share)
         split_documents(examples, config.study.seed, "plan", shares)  # for what it refuses
         return Material(len({e.document_id for e in examples}), len(examples), len(warm))
+    if os.path.isdir(data.path or ""):
+        raise UserError(f"expected a data file at {data.path}, found a directory; check data.path")
     if data.documents is None:
         raise UserError(f"expected data.documents, or a file at data.path, found {data.path!r}; set one")
     if data.documents <= wanted:

@@ -48,17 +48,15 @@ def _pairs(prompt: str | None, continuation: list[str] | None, file: Path | None
 
 def read_rows(file: Path, keys: tuple[str, ...]) -> list[dict]:
     """Reads a JSONL file whose rows must hold the keys; an error names file and line."""
-    from canaryjax.runlog import read_jsonl
+    from canaryjax.data import rows
 
     if not os.path.isfile(file):
         raise UserError(f"expected a JSONL file at {file}, found none; check the path")
-    rows = read_jsonl(file)
-    if not rows:
-        raise UserError(f"expected at least one row in {file}, found none")
-    for number, row in enumerate(rows, start=1):
+    found = list(rows.read_rows(file))
+    for row in found:
         for key in keys:
-            value = row.get(key) if isinstance(row, dict) else None
+            value = row.values.get(key)
             texts = value if key == "continuation" and isinstance(value, list) else [value]
             if not texts or not all(isinstance(text, str) for text in texts):
-                raise UserError(f"expected the text {key!r} in row {number} of {file}, found {value!r}")
-    return rows
+                raise UserError(f"{row.place}: expected the text {key!r}, found {value!r}; correct the row")
+    return [dict(row.values) for row in found]

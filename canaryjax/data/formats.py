@@ -9,7 +9,7 @@ from typing import Any
 
 from canaryjax.data.example import NOT_FOUND, Example
 from canaryjax.data.prompts import ANSWER_PREFIX
-from canaryjax.data.rows import Row, read_rows
+from canaryjax.data.rows import Row, is_blank, read_rows
 from canaryjax.errors import UserError
 
 _UNANSWERABLE = re.compile(r"unanswerable|not found|the answer is not found in the document", re.IGNORECASE)
@@ -85,7 +85,7 @@ def _meeting_examples(row: Row, meeting: str) -> Iterator[Example]:
         spans = [_span(span, len(turns), place) for span in _list(query, "relevant_text_span", place)]
         lines = [turns[i] for start, end in spans for i in range(start, end + 1)]
         document = "\n".join(line for line in lines if line is not None)
-        if not document:
+        if is_blank(document):
             raise UserError(f"{place}: expected words in the gold span, found none; remove the query")
         name = f"{meeting}/s{number}"
         yield Example(name, name, meeting, document, _line(item.text("query")), _answer(item), place)
@@ -128,7 +128,7 @@ def _example(row: Row, name: str, document_id: str, group: str, document: str) -
 
 def _answer(row: Row) -> str:
     answer = clean_answer(row.text("answer"))
-    if not answer:
+    if is_blank(answer):
         raise UserError(f"{row.place}: expected words after {ANSWER_PREFIX} under 'answer', found none; fill it in")
     return answer
 

@@ -14,6 +14,12 @@ EMBEDDED_DOCUMENTS = 800
 SPARE_DOCUMENTS = 4
 """How many times as many invented documents are made when a limit on their length leaves some out."""
 
+MOST_MADE = 80_000
+"""At most so many invented documents are made, a minute's work."""
+
+ENOUGH_TO_TELL = 1000
+"""When of so many invented documents none is short enough, none will be."""
+
 Corpus = Callable[[int, int], list[dict[str, str]]]
 
 
@@ -55,10 +61,9 @@ def load_examples(source: DataSource, seed: int = 0, corpus: Corpus | None = Non
                 "data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples"
             )
         wanted = source.documents or EMBEDDED_DOCUMENTS
-        # Invented documents cost nothing: where long ones are left out, more are made.
-        made = wanted if source.max_document_words is None else wanted * SPARE_DOCUMENTS
-        examples = _unique(Example(**row) for row in corpus(seed, made))
-        return _chosen(examples, source, seed)[:wanted] if made > wanted else examples
+        if source.max_document_words is None:
+            return _unique(Example(**row) for row in corpus(seed, wanted))
+        return _short_enough(source, seed, corpus, wanted, source.max_document_words)
     reader = READERS.get(source.kind)
     if reader is None:
         kinds = ", ".join(["embedded", *READERS])
@@ -66,6 +71,22 @@ def load_examples(source: DataSource, seed: int = 0, corpus: Corpus | None = Non
     if source.path is None:
         raise UserError(f"data.path: expected a file for data.kind={source.kind}, found none; give it")
     return _chosen(_unique(reader(source.path)), source, seed)
+
+
+def _short_enough(source: DataSource, seed: int, corpus: Corpus, wanted: int, limit: int) -> list[Example]:
+    """Invented documents within the limit: more are made while too few are, since they cost little."""
+    made = wanted * SPARE_DOCUMENTS
+    while True:
+        examples = _unique(Example(**row) for row in corpus(seed, made))
+        short = sum(len(e.document.split()) <= limit for e in examples)
+        if short >= wanted:
+            return _chosen(examples, source, seed)[:wanted]
+        if made * SPARE_DOCUMENTS > MOST_MADE or (made >= ENOUGH_TO_TELL and not short):
+            raise UserError(
+                f"expected {wanted} invented documents of at most {limit} words, found {short} among {made}; raise "
+                "data.max_document_words"
+            )
+        made *= SPARE_DOCUMENTS
 
 
 def _unique(examples: Iterable[Example]) -> list[Example]:

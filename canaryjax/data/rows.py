@@ -2,12 +2,26 @@
 
 import gzip
 import json
+import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from canaryjax.errors import UserError
+
+# Letters and symbols to Unicode, and nothing to see: the Hangul fillers and the empty Braille cell.
+_FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing in a text is to be seen: blanks, controls, marks without a letter, characters of no width.
+
+    >>> is_blank(" \\u200b\\n"), is_blank("\\u200b?")
+    (True, False)
+    """
+    return not any(unicodedata.category(c)[0] in "LNPS" and c not in _FILLERS for c in text)
 
 
 class Row:
@@ -26,7 +40,7 @@ class Row:
             raise UserError(
                 f"{self.place}: expected a string under {key!r}, found {type(value).__name__}; write it as text"
             )
-        if not empty and not value.strip():
+        if not empty and is_blank(value):
             raise UserError(f"{self.place}: expected text under {key!r}, found none; remove the row or fill it in")
         return value
 
@@ -66,7 +80,9 @@ def _json_rows(file: Path) -> Iterator[Row]:
         if not text:
             continue
         try:
-            values = json.loads(text)
+            values = json.loads(text, object_pairs_hook=partial(_unique_keys, place))
+        except UserError:
+            raise
         except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
             raise UserError(
                 f"{place}: expected one JSON object, found {error} in {text[:60]!r}; the file may be cut off, write "
@@ -76,6 +92,15 @@ def _json_rows(file: Path) -> Iterator[Row]:
             raise UserError(f"{place}: expected a JSON object, found {type(values).__name__}; write one object a line")
         _refuse_surrogates(values, place)
         yield Row(values, place)
+
+
+def _unique_keys(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):  # the last one would win, unsaid
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{place}: expected each key once, found {twice!r} twice; remove one")
+    return values
 
 
 def _bytes_of(file: Path) -> bytes:

@@ -41,7 +41,8 @@ def split_documents(
     if len(documents) < 3:
         raise UserError(
             f"expected at least 3 documents in separate groups, one each for rm, rl and eval; found {total} documents "
-            f"in {len(documents)} groups: give more documents"
+            f"in {len(documents)} groups: "
+            + ("give more documents" if total < 3 else "a group is never split, so give documents of more groups")
         )
     names = sorted(documents)
     order = [names[i] for i in host_rng(seed, "split", experiment).permutation(len(names))]

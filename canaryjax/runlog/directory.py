@@ -69,7 +69,8 @@ class RunDirectory:
         """
         path = Path(out)
         if not (path / RUN_FILE).is_file():
-            raise UserError(f"expected a run to resume in {path}, found no {RUN_FILE} there; leave out --resume")
+            found = f"no {RUN_FILE} there" if path.is_dir() else "no such directory"
+            raise UserError(f"expected a run to resume in {path}, found {found}; check --out, or leave out --resume")
         run = cls(path, resumed=True)
         opening = run.read_json(RUN_FILE)
         if not isinstance(opening, dict):

@@ -29,7 +29,13 @@ def run(*words, cwd, program="canaryjax.audit", env=None):
         (["quick", "embedded/null"], "expected one config and items key=value, found ['quick', 'embedded/null']"),
         (["--resume"], "expected --out DIR with --resume, found none"),
         (["--out", "taken"], "found other files (notes.txt); give another --out"),
-        (["--out", "fresh", "--resume"], "found no run.json there; leave out --resume"),
+        (["--out", "fresh", "--resume"], "in fresh, found no such directory; check --out, or leave out --resume"),
+        (["--out", "taken", "--resume"], "in taken, found no run.json there; check --out, or leave out --resume"),
+        (["quick", "canary.rate"], "found 'canary.rate'; write canary.rate=VALUE to set it"),
+        (["canary.rate", "quick"], "found 'canary.rate'; write canary.rate=VALUE to set it"),
+        ([".canary=3"], "expected an override of the form key=value, found '.canary=3'"),
+        (["--plan", "data.documents=1000000000"], "expected documents of at most 20000 with data.kind=embedded"),
+        (["--plan", "data.kind=jsonl", "data.path=taken"], "expected a data file at taken, found a directory; check"),
         (["--bad"], "No such option: --bad"),
         (["--plan", "--device", "abacus", "model.path=gemma-2b"], "found 'abacus'"),
         (["--plan", "model.path=unheard-of"], "found 'unheard-of'; set model.path"),
@@ -60,8 +66,12 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
         (["score", "model", "--input", "none.jsonl"], "expected a JSONL file at none.jsonl, found none"),
         (["score", "model", "--input", "x" * 300], "expected a JSONL file at xxx"),
         (["score", "x" * 300, "--prompt", "a", "--continuation", "b"], "found one that is too long: xxx"),
-        (["score", "model", "--input", "bad.jsonl"], "expected one JSON object a line in bad.jsonl; line 2"),
-        (["score", "model", "--input", "gap.jsonl"], "expected the text 'continuation' in row 1 of gap.jsonl, found 3"),
+        (["score", "model", "--input", "bad.jsonl"], "bad.jsonl, line 2: expected one JSON object"),
+        (["score", "model", "--input", "gap.jsonl"], "gap.jsonl, line 1: expected the text 'continuation', found 3"),
+        (
+            ["generate", "model", "--input", "twice.jsonl"],
+            "twice.jsonl, line 1: expected each key once, found 'prompt'",
+        ),
         (["generate", "model"], "expected either --prompt or --input FILE"),
         (["generate", "model", "--prompt", "a", "--num-samples", "0"], "--num-samples"),
         (["generate"], "Missing argument"),
@@ -70,6 +80,7 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
 )
 def test_other_commands_end_the_same_way(tmp_path, words, message):
     (tmp_path / "bad.jsonl").write_text('{"prompt": "a", "continuation": "b"}\n{"prompt": \n')
+    (tmp_path / "twice.jsonl").write_text('{"prompt": "a", "prompt": "b"}\n')
     (tmp_path / "gap.jsonl").write_text('{"prompt": "a", "continuation": 3}\n')
     code = "import sys; from canaryjax.cli import main; main(sys.argv[1:])"
     done = subprocess.run(
