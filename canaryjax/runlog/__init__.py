@@ -4,6 +4,7 @@ from canaryjax.runlog.directory import CONFIG_FILE, OPENING_FILE, RUN_FILE, RunD
 from canaryjax.runlog.files import jsonable, read_json, read_jsonl, replacing
 from canaryjax.runlog.progress import Progress, Silence
 from canaryjax.runlog.provenance import cores, provenance
+from canaryjax.runlog.seal import file_digests
 
 __all__ = [
     "CONFIG_FILE",
@@ -13,6 +14,7 @@ __all__ = [
     "RunDirectory",
     "Silence",
     "cores",
+    "file_digests",
     "jsonable",
     "provenance",
     "read_json",

@@ -2,9 +2,10 @@
 
 import contextlib
 import errno
+import math
 import os
-import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import yaml
 
 from canaryjax.errors import UserError
 from canaryjax.runlog.files import cut_half_line, encode, read_json, read_jsonl, replacing
+from canaryjax.runlog.leftover import check_kinds, clear_temporaries
+from canaryjax.runlog.seal import read_sealed, sealed
 
 try:
     import fcntl
@@ -20,8 +23,10 @@ except ImportError:  # not a POSIX system: two processes in one directory are th
     fcntl = None  # type: ignore[assignment]
 
 CONFIG_FILE, RUN_FILE, OPENING_FILE = "config.yaml", "run.json", "opening.json"
+SCHEMA = "canaryjax.run/2"
 OPENING = {CONFIG_FILE, RUN_FILE, OPENING_FILE}  # written before anything is trained
 RUNS = Path("runs")
+UNBORN = f".{RUN_FILE}.*.tmp"  # all that a process leaves which was killed while it began a run
 _held: dict[Path, int] = {}  # directories that this process holds, by resolved path
 
 
@@ -31,9 +36,11 @@ class RunDirectory:
     Make it with `create` or `resume`. Attributes: `path`, `resumed`.
     """
 
-    def __init__(self, path: Path, resumed: bool) -> None:
+    def __init__(self, path: Path, resumed: bool, made: list[Path]) -> None:
         self.path, self.resumed = path, resumed
-        self._appending = threading.Lock()
+        self._made = made  # folders that were made for it, innermost first
+        self._about: dict[str, Any] = {}  # what run.json says
+        self._appending, self._since = threading.Lock(), time.perf_counter()
         _lock(path)
 
     @classmethod
@@ -49,9 +56,11 @@ class RunDirectory:
         Raises:
           UserError: The directory holds anything already, or cannot be written.
         """
-        path = _numbered(f"{config_name}-{config_hash[:8]}") if out is None else _empty(Path(out))
-        run = cls(path, resumed=False)
-        run.write_json(RUN_FILE, {"schema": "canaryjax.run/1", "name": config_name, "config_hash": config_hash})
+        path, made = _numbered(f"{config_name}-{config_hash[:8]}") if out is None else _empty(Path(out))
+        run = cls(path, resumed=False, made=made)
+        clear_temporaries(path, UNBORN)
+        run._about = {"schema": SCHEMA, "name": config_name, "config_hash": config_hash, "seconds": 0.0}
+        run.write_json(RUN_FILE, run._about)
         run.write_text(CONFIG_FILE, config_yaml)
         return run
 
@@ -71,35 +80,49 @@ class RunDirectory:
         if not (path / RUN_FILE).is_file():
             found = f"no {RUN_FILE} there" if path.is_dir() else "no such directory"
             raise UserError(f"expected a run to resume in {path}, found {found}; check --out, or leave out --resume")
-        run = cls(path, resumed=True)
-        opening = run.read_json(RUN_FILE)
-        if not isinstance(opening, dict):
-            raise UserError(
-                f"expected an object in {path / RUN_FILE}, found {type(opening).__name__}; give another --out"
-            )
-        found = opening.get("config_hash")
+        run = cls(path, resumed=True, made=[])
+        check_kinds(path)
+        run._about = _read_about(path / RUN_FILE)
+        old, new = _read_yaml(path / CONFIG_FILE), yaml.safe_load(config_yaml) if config_yaml else None
+        found = run._about["config_hash"]
         if found != config_hash:
-            keys = _differing(_read_yaml(path / CONFIG_FILE), yaml.safe_load(config_yaml) if config_yaml else {})
+            keys = _differing(old, new) if isinstance(old, dict) and isinstance(new, dict) else []
             raise UserError(
-                f"expected the config that {path} was begun with ({str(found)[:8]}), found {config_hash[:8]}; "
-                f"{'differing keys: ' + ', '.join(keys) + '; ' if keys and config_yaml else ''}"
+                f"expected the config that {path} was begun with ({found[:8]}), found {config_hash[:8]}; "
+                f"{'differing keys: ' + ', '.join(keys) + '; ' if keys else ''}"
                 "give the same config to resume, or another --out"
             )
         for log in sorted(path.glob("*.jsonl")):
             cut_half_line(log)
-        for temporary in path.rglob(".*.tmp"):
-            temporary.unlink(missing_ok=True)
+        clear_temporaries(path)
+        if config_yaml is not None and old != new:  # lost or damaged: its digest says what it was
+            run.write_text(CONFIG_FILE, config_yaml)
         return run
 
+    @property
+    def begun(self) -> list[str]:
+        """Names of what it holds beyond what says which run it is: none before anything is trained."""
+        return sorted(e.name for e in self.path.iterdir() if e.name not in OPENING and not e.name.startswith("."))
+
     def discard_unused(self) -> None:
-        """Takes the directory away again if it was made here and holds nothing but what says which run it is.
+        """Takes away what was made here, the folder too if it is new, where nothing was begun.
 
         A mistake that is found before any training then leaves nothing behind that would refuse the corrected run.
         """
-        if self.resumed or not {entry.name for entry in self.path.iterdir()} <= OPENING:
+        if self.resumed or self.begun:
             return
         self.close()
-        shutil.rmtree(self.path, ignore_errors=True)
+        for name in OPENING:
+            (self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # something of others in it
+            for folder in self._made:
+                folder.rmdir()
+
+    def keep_time(self) -> float:
+        """Wall seconds of all calls on this run, kept in it too: a kill loses those since the last time."""
+        total = self._about["seconds"] + time.perf_counter() - self._since
+        self.write_json(RUN_FILE, self._about | {"seconds": total})
+        return total
 
     def close(self) -> None:
         """Lets another process have the directory."""
@@ -110,14 +133,14 @@ class RunDirectory:
     def file(self, name: str) -> Path:
         """The path of a file in the run, its folder made."""
         path = self.path / name
-        with self._telling():
+        with self.telling():
             path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Writes a whole file: afterwards it is there complete, or (full disk, kill) as it was before."""
         path = self.file(name)
-        with self._telling(), replacing(path) as handle:
+        with self.telling(), replacing(path) as handle:
             handle.write(data)
         return path
 
@@ -131,12 +154,20 @@ class RunDirectory:
         self.write_bytes(name, data + b"\n")
         return lost
 
+    def write_sealed(self, name: str, value: Mapping[str, Any]) -> None:
+        """Writes a JSON object that `read_sealed` takes back only whole, under this name and in this run."""
+        self.write_json(name, sealed(value, self._about["config_hash"], name))
+
+    def read_sealed(self, name: str, remedy: str) -> dict[str, Any]:
+        """What `write_sealed` wrote; a missing, damaged or copied file is a `UserError` that ends with the remedy."""
+        return read_sealed(self.path / name, remedy, self._about["config_hash"], name)
+
     def append_jsonl(self, name: str, row: Mapping[str, Any]) -> list[str]:
         """Adds one flushed line; returns where numbers were not finite (null in the row, listed as `non_finite`)."""
         data, lost = encode(row)
         path = self.file(name)
         # One row at a time: after a failed write the file is cut back to where the row began.
-        with self._appending, self._telling(), path.open("ab", buffering=0) as handle:
+        with self._appending, self.telling(), path.open("ab", buffering=0) as handle:
             before = handle.tell()
             try:
                 rest = memoryview(data + b"\n")
@@ -156,27 +187,49 @@ class RunDirectory:
         return read_json(self.path / name)
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def telling(self) -> Iterator[None]:
+        """Turns what the disk refuses inside the block into a `UserError` that says how the run goes on."""
         try:
             yield
         except OSError as error:
             raise _storage_error(self.path, error) from error
+        except UserError as error:
+            if isinstance(error.__cause__, OSError):  # a library's writer that has told of its own path
+                raise _storage_error(self.path, error.__cause__) from error.__cause__
+            raise
 
 
 def _storage_error(path: Path, error: OSError) -> UserError:
+    begun = os.path.isfile(path / RUN_FILE)  # False, not an error, for a name that is too long
+    again = f"give --resume --out {path}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return UserError(
-            f"expected room on the disk of {path}, found it full; free some, then give --resume --out {path}"
+        advice = f"free some, then {again}" if begun else "free some, or choose another --out"
+        return UserError(f"expected room on the disk of {path}, found it full; {advice}")
+    advice = f"put that right, then {again}" if begun else "choose another --out"
+    return UserError(f"expected to write in {path}; {error.strerror or error}; {advice}")
+
+
+def _read_about(file: Path) -> dict[str, Any]:
+    about = read_json(file)
+    if not isinstance(about, dict):
+        raise UserError(f"expected an object in {file}, found {type(about).__name__}; give another --out")
+    if about.get("schema") != SCHEMA:
+        raise UserError(
+            f"expected a run of this version ({SCHEMA}) in {file}, found {about.get('schema')!r}; finish it with the "
+            "version it was begun with, or give another --out"
         )
-    return UserError(f"expected to write in {path}; {error.strerror or error}; choose another --out")
+    seconds = about.get("seconds")
+    counted = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < math.inf
+    if not (counted and isinstance(about.get("config_hash"), str)):
+        raise UserError(f"expected config_hash and seconds in {file}, found {about}; restore it, or give another --out")
+    return about
 
 
-def _numbered(stem: str) -> Path:
+def _numbered(stem: str) -> tuple[Path, list[Path]]:
     for number in range(1, 100_000):
         path = RUNS / f"{stem}-{number}"
         try:
-            path.mkdir(parents=True)
-            return path
+            return path, _make(path, exist_ok=False)
         except FileExistsError:
             continue
         except OSError as error:
@@ -184,10 +237,17 @@ def _numbered(stem: str) -> Path:
     raise UserError(f"expected a free number for {RUNS / stem}, found none; clear old runs or give --out")
 
 
-def _empty(path: Path) -> Path:
+def _make(path: Path, exist_ok: bool) -> list[Path]:
+    """Makes a folder and says which were made, innermost first."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=exist_ok)
+    return missing
+
+
+def _empty(path: Path) -> tuple[Path, list[Path]]:
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        names = sorted(entry.name for entry in path.iterdir())
+        made = _make(path, exist_ok=True)
+        names = sorted(entry.name for entry in path.iterdir() if not entry.match(UNBORN))
     except OSError as error:
         raise _storage_error(path, error) from error
     if names:
@@ -198,7 +258,7 @@ def _empty(path: Path) -> Path:
             "give another --out" if finished or what != "another run" else "give --resume to go on, or another --out"
         )
         raise UserError(f"expected {path} to be new or empty, found {what} ({shown}); {advice}")
-    return path
+    return path, made
 
 
 def _lock(path: Path) -> None:
@@ -221,8 +281,8 @@ def _lock(path: Path) -> None:
 def _read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, yaml.YAMLError):
-        return {}
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return None
 
 
 def _differing(old: Any, new: Any, prefix: str = "") -> list[str]:

@@ -92,7 +92,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"expected the file {path}, found none; is this a run directory?") from None
     except (ValueError, RecursionError, OSError) as error:
-        raise UserError(f"expected valid JSON in {path}; {error}") from error
+        raise UserError(f"expected valid JSON in {path}; {error}; restore the file") from error
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
@@ -104,9 +104,17 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"expected one JSON object a line in {path}; line {number}: {error}") from error
+            raise UserError(
+                f"expected one JSON object a line in {path}; line {number}: {error}; correct or remove the line"
+            ) from error
+        if not isinstance(row, dict):
+            raise UserError(
+                f"expected one JSON object a line in {path}; line {number}: found {type(row).__name__}; correct or "
+                "remove the line"
+            )
+        rows.append(row)
     return rows
 
 
