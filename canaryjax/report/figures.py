@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from canaryjax.errors import UserError
 from canaryjax.report import controls_figures, score_figures
 from canaryjax.report.run import Run
 from canaryjax.report.style import STYLE
@@ -69,7 +70,10 @@ def draw_figures(run: Run) -> dict[str, Plot]:
 def write_figures(run: Run, plots: dict[str, Plot]) -> None:
     """Writes `figures/*.png` of a run directory, each whole or not at all."""
     folder = run.path / "figures"
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"expected a folder for the figures at {folder}, found a file; move it away") from error
     for plot in plots.values():
         with replacing(folder / f"{plot.name}.png") as handle:
             handle.write(plot.png)

@@ -46,12 +46,14 @@ def curves(run: Run, name: str) -> dict[str, dict[Any, tuple[np.ndarray, np.ndar
     """Training curves by arm and trial: steps and values of `reward` or `kl` during policy training."""
     points: dict[str, dict[Any, list[tuple[float, float]]]] = {arm: defaultdict(list) for arm in ARMS}
     for row in run.metrics:
-        trial = row.get("trial", row.get("policy"))
+        trial, step = row.get("trial", row.get("policy")), row.get("step") or 0
+        if not isinstance(trial, (int, str)) or not isinstance(step, (int, float)):  # not a row of ours
+            continue
         arm = row.get("arm") or run.arm_of.get(trial)
         value = next((row[key] for key in SERIES[name] if isinstance(row.get(key), (int, float))), None)
         if arm not in ARMS or value is None or row.get("stage") not in POLICY_STAGES:
             continue
-        points[arm][trial].append((float(row.get("step") or 0), float(value)))
+        points[arm][trial].append((float(step), float(value)))
     return {arm: {trial: _columns(sorted(steps)) for trial, steps in of_arm.items()} for arm, of_arm in points.items()}
 
 
