@@ -50,7 +50,7 @@ def study_report(
       records: Finished records, in trial order.
       base: The base model's record.
       documents: How many documents the study had.
-      seconds: Wall time of this call.
+      seconds: Wall time of all calls on the run.
 
     Returns:
       Plain values; what is undefined is None with a reason beside it.

@@ -1,20 +1,19 @@
 """A whole study: chunks of trials run, their records kept, arms joined at the end, and the report's numbers made."""
 
-import hashlib
-import shutil
-import time
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from canaryjax.audit.assignment import Assignment, assign_arms, chunk_trials
 from canaryjax.audit.base import Base, load_base, reserve_warm_start, warm_start
 from canaryjax.audit.chunk import Finished, run_chunk
-from canaryjax.audit.chunk_size import choose_chunk_size, choose_chunks_at_once
+from canaryjax.audit.chunk_size import choose_chunks_at_once
+from canaryjax.audit.opening import open_study
 from canaryjax.audit.outcome import study_report
 from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
+from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_record, write_parquet
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.audit.workers import run_from_both_ends
 from canaryjax.canaries.eval_files import write_eval_files
@@ -23,18 +22,18 @@ from canaryjax.data.example import Example
 from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
 from canaryjax.errors import UserError
-from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import concatenate_adapters
 from canaryjax.rl.metrics import Log
-from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, cores
+from canaryjax.runlog import Progress, RunDirectory, file_digests
 from canaryjax.runlog.files import encode
 from canaryjax.weights.checkpoint import LoadedModel
 from canaryjax.weights.peft import load_adapter, save_adapter
 
-RECORD = "trials/{:04d}.json"
-PAIRS = "trials/{:04d}.parquet"
 WARM_START = "warm_start"
 METRICS = "metrics.jsonl"
+BASE = "base.json"
+BASE_REMEDY = "remove it, and --resume writes it again"
+EVAL_FILES = ("data/eval_clean.jsonl", "data/eval_trigger.jsonl")
 # What the scorer may say of a policy: nothing that tells its arm (BC-50).
 UNLABELLED = (
     *("trial", "scores", "standard_errors", "valid", "reason", "valid_pairs", "invalid_pairs"),
@@ -57,7 +56,6 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     Returns:
       The report's values, as in `report.json`.
     """
-    started = time.perf_counter()
     reward_settings(config)  # what the trainers refuse is said before anything is run
     policy_settings(config)
     progress.stage("model and documents")
@@ -65,72 +63,37 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     examples = load_examples(config.data, config.study.seed, generate_examples)
     warm_examples, examples = reserve_warm_start(config, examples)
     assignments = assign_arms(config.study)
-    size = _opening(config, model.config, [*warm_examples, *examples], run_dir, resume, progress)
+    size = open_study(config, model.config, [*warm_examples, *examples], run_dir, resume, progress)
+    planned = chunk_trials(assignments, size)
+    with_adapters = config.output.save_adapters
     chunks = [
-        chunk
-        for chunk in chunk_trials(assignments, size)
-        if not resume or not all(_finished(run_dir, a) for a in chunk)
+        chunk for chunk in planned if not resume or not all(is_finished(run_dir, a.trial, with_adapters) for a in chunk)
     ]
-    if chunks:
+    if chunks or _lacks(run_dir, BASE, *EVAL_FILES):
         if resume:
+            if warm_examples:
+                _check_warm_start(run_dir)
             _drop_stale_metrics(run_dir, chunks)
         assert model.tokenizer is not None
         check_texts([*warm_examples, *examples], model.tokenizer, model.config.vocab_size)
-        prepared = prepare_trials(config, [a for chunk in chunks for a in chunk], examples, model.tokenizer)
+        first = planned[0][0]  # whose pairs are the run's evaluation files
+        prepared = prepare_trials(config, [first, *(a for c in chunks for a in c)], examples, model.tokenizer)
         base = _base(config, model, warm_examples, run_dir, resume, progress)
-        done = len(assignments) - sum(map(len, chunks))
-        _run_chunks(config, run_dir, base, prepared, chunks, done, progress)
+        run_dir.write_sealed(BASE, base.record)
+        if _lacks(run_dir, *EVAL_FILES):
+            _write_first_pairs(run_dir, prepared.trials[first.trial])
+        _run_chunks(config, run_dir, base, prepared, chunks, len(assignments), progress)
     progress.stage("statistics")
-    records = [run_dir.read_json(RECORD.format(a.trial)) for a in assignments]
+    if _lacks(run_dir, METRICS):
+        progress.note(f"{run_dir.path / METRICS} is no longer there: the report has no training curves")
+    records = [read_record(run_dir, a.trial) for a in assignments]
     _join(run_dir, assignments, records)
-    elapsed = time.perf_counter() - started
-    return study_report(config, assignments, records, run_dir.read_json("base.json"), len(examples), elapsed)
+    record = run_dir.read_sealed(BASE, BASE_REMEDY)
+    return study_report(config, assignments, records, record, len(examples), run_dir.keep_time())
 
 
-def _finished(run_dir: RunDirectory, assignment: Assignment) -> bool:
-    return all((run_dir.path / name.format(assignment.trial)).is_file() for name in (RECORD, PAIRS))
-
-
-def _opening(
-    config: AuditConfig,
-    shape: ModelConfig,
-    examples: Sequence[Example],
-    run_dir: RunDirectory,
-    resume: bool,
-    progress: Progress,
-) -> int:
-    """Policies trained together, saved with a digest of the documents: a resumed run is one study with what it has.
-
-    Another size or number of threads may differ in the last bits; other documents are another study. The size is taken
-    up again; threads, which the machine has or has not, are kept to be told of.
-    """
-    digest, threads = _digest(examples), cores()
-    if resume and (run_dir.path / OPENING_FILE).is_file():
-        opening = run_dir.read_json(OPENING_FILE)
-        begun = opening["documents_sha256"]
-        if begun != digest:
-            raise UserError(
-                f"expected the documents that {run_dir.path} was begun with (sha256 {begun[:12]}), "
-                f"found others (sha256 {digest[:12]}); give the same data to resume, or another --out"
-            )
-        before = opening.get("threads", threads)  # runs begun earlier do not say
-        if before != threads:
-            progress.note(
-                f"the run was begun with {before} threads and goes on with {threads}: the last bits of what is still "
-                "to come may differ from a run that was never stopped"
-            )
-        return opening["policies_per_chunk"]
-    size = choose_chunk_size(config, shape)
-    run_dir.write_json(OPENING_FILE, {"policies_per_chunk": size, "threads": threads, "documents_sha256": digest})
-    return size
-
-
-def _digest(examples: Sequence[Example]) -> str:
-    """sha256 of what the examples say, in their order."""
-    digest = hashlib.sha256()
-    for e in examples:
-        digest.update(encode([e.id, e.document_id, e.group, e.document, e.question, e.answer])[0])
-    return digest.hexdigest()
+def _lacks(run_dir: RunDirectory, *names: str) -> bool:
+    return not all((run_dir.path / name).is_file() for name in names)
 
 
 def _base(
@@ -146,12 +109,29 @@ def _base(
         return warm_start(config, model, examples, None)
     folder = run_dir.path / WARM_START
     if resume and folder.is_dir():
-        return warm_start(config, model, examples, None, load_adapter(model, folder))
-    progress.stage("warm start")
-    base = warm_start(config, model, examples, _metrics(run_dir))
-    assert base.warm_adapter is not None
-    save_adapter(base.warm_adapter, folder)
-    return base
+        base = warm_start(config, model, examples, None, load_adapter(model, folder))
+    else:
+        progress.stage("warm start")
+        base = warm_start(config, model, examples, _metrics(run_dir))
+        assert base.warm_adapter is not None
+        with run_dir.telling():
+            save_adapter(base.warm_adapter, folder)
+    return dataclasses.replace(base, record=base.record | {"warm_start_sha256": _warm_start_digests(run_dir)})
+
+
+def _check_warm_start(run_dir: RunDirectory) -> None:
+    """Raises UserError where the warm start that the run's policies began from is lost or another."""
+    found = _warm_start_digests(run_dir)
+    kept = found if _lacks(run_dir, BASE) else run_dir.read_sealed(BASE, BASE_REMEDY)["warm_start_sha256"]
+    if found != kept or (not found and any(run_dir.path.glob("trials/*.json"))):
+        raise UserError(
+            f"expected the warm start that the run's policies began from in {run_dir.path / WARM_START}, found "
+            f"{'another' if found else 'none'}; restore it, or give another --out"
+        )
+
+
+def _warm_start_digests(run_dir: RunDirectory) -> dict[str, str]:
+    return file_digests(sorted((run_dir.path / WARM_START).glob("adapter_*")))
 
 
 def _run_chunks(
@@ -160,14 +140,11 @@ def _run_chunks(
     base: Base,
     prepared: Prepared,
     chunks: Sequence[Sequence[Assignment]],
-    done: int,
+    policies: int,
     progress: Progress,
 ) -> None:
-    run_dir.write_json("base.json", base.record)
-    progress.stage("policies", done + sum(map(len, chunks)))
-    progress.advance(done)
-    if not (run_dir.path / "data" / "eval_trigger.jsonl").is_file():  # the second of the two
-        _write_first_pairs(run_dir, prepared.trials[chunks[0][0].trial])
+    progress.stage("policies", policies)
+    progress.advance(policies - sum(map(len, chunks)))
     at_once = choose_chunks_at_once(base.params.config)
 
     def run(chunk: Sequence[Assignment]) -> None:
@@ -175,6 +152,7 @@ def _run_chunks(
         finished = run_chunk(config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir), at_once)
         for result in finished:
             _keep(config, run_dir, base, result)
+        run_dir.keep_time()
         # Once a chunk: its policies end together, and one by one they would spoil the estimate of the time left.
         progress.advance(len(finished), ", ".join(f"trial {a.trial}" for a in chunk))
 
@@ -183,7 +161,7 @@ def _run_chunks(
 
 def _drop_stale_metrics(run_dir: RunDirectory, chunks: Sequence[Sequence[Assignment]]) -> None:
     """Takes out the rows of what is about to be trained again: a step would else stand in the log twice."""
-    again = {assignment.trial for chunk in chunks for assignment in chunk}
+    again = [assignment.trial for chunk in chunks for assignment in chunk]
     warm = (run_dir.path / WARM_START).is_dir()
     rows = run_dir.read_jsonl(METRICS)
     # The warm start's rows name no trial.
@@ -201,35 +179,20 @@ def _metrics(run_dir: RunDirectory) -> Log:
 
 def _write_first_pairs(run_dir: RunDirectory, trial) -> None:
     trained = {e.document_id for e in (*trial.splits.rm, *trial.splits.rl)}
-    write_eval_files(run_dir.path / "data", trial.pairs, training_documents=trained)
+    with run_dir.telling():
+        write_eval_files(run_dir.path / "data", trial.pairs, training_documents=trained)
 
 
 def _keep(config: AuditConfig, run_dir: RunDirectory, base: Base, result: Finished) -> None:
-    """Writes a trial's files; the record is last, since it says that the trial is done."""
-    trial = result.record["trial"]
-    if config.output.save_adapters:
-        _keep_adapter(run_dir, base, result)
-    _write_parquet(run_dir, PAIRS.format(trial), pa.Table.from_pylist(result.pair_rows))
-    run_dir.write_json(RECORD.format(trial), result.record)
-
-
-def _keep_adapter(run_dir: RunDirectory, base: Base, result: Finished) -> None:
-    """Saves a policy as an adapter of the weights as they were loaded: a warm start is in it too (DECIDED, Models)."""
-    folder = run_dir.path / "adapters" / f"trial-{result.record['trial']:04d}"
-    if folder.is_dir():  # a chunk that was stopped before its records were whole is run again
-        shutil.rmtree(folder)
-    warm, own = base.warm_adapter, result.adapter
-    save_adapter(own if warm is None else concatenate_adapters(warm, own), folder)
+    adapter = result.adapter if config.output.save_adapters else None
+    if adapter is not None and base.warm_adapter is not None:
+        # An adapter of the weights as they were loaded: a warm start is in it too (DECIDED, Models).
+        adapter = concatenate_adapters(base.warm_adapter, adapter)
+    keep_record(run_dir, result.record, result.pair_rows, adapter)
 
 
 def _write_rows(run_dir: RunDirectory, name: str, rows: Sequence[dict]) -> None:
     run_dir.write_bytes(name, b"".join(encode(row)[0] + b"\n" for row in rows))
-
-
-def _write_parquet(run_dir: RunDirectory, name: str, table: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    run_dir.write_bytes(name, sink.getvalue().to_pybytes())
 
 
 def _join(run_dir: RunDirectory, assignments: Sequence[Assignment], records: Sequence[dict]) -> None:
@@ -243,5 +206,5 @@ def _join(run_dir: RunDirectory, assignments: Sequence[Assignment], records: Seq
         for a, record in zip(assignments, records, strict=True)
     ]
     _write_rows(run_dir, "trials.jsonl", joined)
-    tables = [pq.read_table(run_dir.path / PAIRS.format(a.trial)) for a in assignments]
-    _write_parquet(run_dir, "pairs.parquet", pa.concat_tables(tables))
+    tables = [read_pairs(run_dir, record) for record in records]
+    write_parquet(run_dir, "pairs.parquet", pa.concat_tables(tables))

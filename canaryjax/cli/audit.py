@@ -111,6 +111,10 @@ def _run(config: "AuditConfig", run_dir: "RunDirectory", resume: bool, source: s
             if not isinstance(error.__cause__, OSError):  # a full disk: to be taken up again with --resume
                 run_dir.discard_unused()
             raise
+        except BaseException:  # a stop: the time it took counts in the run's
+            with contextlib.suppress(UserError):
+                run_dir.keep_time()
+            raise
         # The name of a config, never its folder: a report is for others to read.
         name = Path(source).name if os.path.isfile(source) else source
         report.setdefault("command", shlex.join(["bin/audit", name, *overrides]))

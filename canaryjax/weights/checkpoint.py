@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from canaryjax.data.tokens import TextTokenizer
 
 
+_COMPANIONS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+)
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """A base model, ready to score and sample.
@@ -70,6 +79,15 @@ def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:
     arrays = load_arrays(tensors, config, table, dtype)
     eos_ids, bos_id = _read_special_ids(path, raw, config)
     return LoadedModel(Transformer(config, arrays), config, tokenizer, eos_ids, bos_id, path.name, path)
+
+
+def model_files(path: str | Path) -> list[Path]:
+    """The files that `load_model` reads at `path`: with others in their place it would be another model."""
+    path = Path(path).expanduser()
+    if path.suffix == ".gguf":
+        return [path]
+    weights = {tensor.file for tensor in open_checkpoint(path).values()}
+    return sorted(weights | {path / name for name in _COMPANIONS if (path / name).is_file()})
 
 
 def with_real_vocab(config: ModelConfig, tokenizer: "TextTokenizer | None", path: Path) -> ModelConfig:

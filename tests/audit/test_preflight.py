@@ -5,15 +5,13 @@ import dataclasses
 import pytest
 from tokenizers import Tokenizer
 
-from canaryjax.audit import study
-from canaryjax.audit.assignment import Assignment, assign_arms
+from canaryjax.audit.assignment import assign_arms
 from canaryjax.audit.measure import bias_texts
 from canaryjax.audit.preflight import check_texts, prepare_trials
 from canaryjax.audit.training import reward_prompt_length
 from canaryjax.config import load_config
 from canaryjax.data.tokens import TextTokenizer
 from canaryjax.errors import UserError
-from canaryjax.runlog import RunDirectory
 
 FEW = (
     *(
@@ -100,15 +98,3 @@ def test_a_trigger_that_the_reward_bias_would_lose_is_refused(examples, tokenize
     policy = config.policy.model_copy(update={"max_prompt_length": tight - 30, "max_completion_length": 30})
     with pytest.raises(UserError, match="found that it would be cut"):
         bias_texts(config.model_copy(update={"policy": policy}), trial, tokenizer)
-
-
-def test_a_trial_without_its_pairs_is_run_again(tmp_path):
-    # The sum of the study reads both files: with the record alone, a resumed run ended in FileNotFoundError.
-    run = RunDirectory.create(tmp_path / "run", "quick", "abc", "name: quick\n")
-    trial = Assignment(trial=3, arm="compliant", draw=3)
-    assert not study._finished(run, trial)
-    run.write_json("trials/0003.json", {})
-    assert not study._finished(run, trial)
-    run.write_bytes("trials/0003.parquet", b"")
-    assert study._finished(run, trial)
-    run.close()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -119,6 +120,39 @@ def test_a_stopped_study_ends_as_the_whole_one(config, whole, stopped):
     for name in ("logp", "base_logp"):
         one, other = (pq.read_table(path / "pairs.parquet")[name].to_numpy() for path in (stopped, whole[0]))
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_finished_run_that_has_lost_files_is_completed_without_training(config, whole, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(whole[0], path)
+    lost = ("config.yaml", "base.json", "scores.jsonl", "pairs.parquet", *study.EVAL_FILES)
+    before = {name: (path / name).read_bytes() for name in lost}
+    seconds = json.loads((path / "run.json").read_text())["seconds"]
+    for name in lost:
+        (path / name).unlink()
+    stages = []
+    progress = Silence()
+    progress.stage = lambda name, total=None, unit="": stages.append(name)
+    run = _open(config, path, resume=True)
+    report = study.run_study(config, run, True, progress)
+    run.close()
+    assert stages == ["model and documents", "policies", "statistics"]  # no warm start
+    assert {name: (path / name).read_bytes() for name in lost} == before
+    assert report["arms"] == whole[1]["arms"]
+    assert report["model"] == whole[1]["model"]
+    # In all: this call trained nothing and took a fraction of the first.
+    assert report["timings"]["total"] > seconds == whole[1]["timings"]["total"]
+
+
+def test_a_trial_copied_over_another_ends_the_run_before_any_training(config, whole, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(whole[0], path)
+    for suffix in ("json", "parquet"):
+        shutil.copy(path / f"trials/0000.{suffix}", path / f"trials/0001.{suffix}")
+    run = _open(config, path, resume=True)
+    with pytest.raises(UserError, match=r"trials/0001\.json .* is a copy of another file; remove it, and --resume"):
+        study.run_study(config, run, True, Silence())
+    run.close()
 
 
 def test_other_documents_are_not_the_same_study(config, stopped, monkeypatch):

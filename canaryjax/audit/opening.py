@@ -1,0 +1,86 @@
+"""What a run was begun with, kept so that a resumed run is one study with what it has."""
+
+import hashlib
+from collections.abc import Sequence
+
+from canaryjax.audit.base import model_path
+from canaryjax.audit.chunk_size import choose_chunk_size
+from canaryjax.config import AuditConfig
+from canaryjax.data.example import Example
+from canaryjax.errors import UserError
+from canaryjax.models.config import ModelConfig
+from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, cores, file_digests
+from canaryjax.runlog.files import encode
+from canaryjax.weights.checkpoint import model_files
+
+
+def open_study(
+    config: AuditConfig,
+    shape: ModelConfig,
+    examples: Sequence[Example],
+    run_dir: RunDirectory,
+    resume: bool,
+    progress: Progress,
+) -> int:
+    """Policies trained together, saved with digests of the documents and of the base model.
+
+    Another size or number of threads may differ in the last bits; other documents or weights are another study. The
+    size is taken up again; threads, which the machine has or has not, are kept to be told of.
+
+    Args:
+      config: The study.
+      shape: The base model's.
+      examples: All documents with their questions, the warm start's too.
+      run_dir: Where the study is kept.
+      resume: Whether it was begun before.
+      progress: Told where the number of threads is another.
+
+    Raises:
+      UserError: The run was begun with other documents or another base, or no longer says with what.
+    """
+    now = {
+        "threads": cores(),
+        "documents_sha256": _digest(examples),
+        "base_sha256": file_digests(model_files(model_path(config))),
+    }
+    if resume and (run_dir.path / OPENING_FILE).is_file():
+        opening = run_dir.read_sealed(OPENING_FILE, "restore it, or give another --out")
+        _compare(run_dir, opening, now)
+        if opening["threads"] != now["threads"]:
+            progress.note(
+                f"the run was begun with {opening['threads']} threads and goes on with {now['threads']}: the last bits "
+                "of what is still to come may differ from a run that was never stopped"
+            )
+        return opening["policies_per_chunk"]
+    if resume and run_dir.begun:
+        raise UserError(
+            f"expected {OPENING_FILE} in {run_dir.path} beside {', '.join(run_dir.begun[:4])}, found none: what they "
+            "were made with is not known; restore it, or give another --out"
+        )
+    size = choose_chunk_size(config, shape)
+    run_dir.write_sealed(OPENING_FILE, {"policies_per_chunk": size} | now)
+    return size
+
+
+def _compare(run_dir: RunDirectory, opening: dict, now: dict) -> None:
+    begun, found = opening["documents_sha256"], now["documents_sha256"]
+    if begun != found:
+        raise UserError(
+            f"expected the documents that {run_dir.path} was begun with (sha256 {begun[:12]}), "
+            f"found others (sha256 {found[:12]}); give the same data to resume, or another --out"
+        )
+    before, files = opening["base_sha256"], now["base_sha256"]
+    changed = sorted(name for name in before.keys() | files.keys() if before.get(name) != files.get(name))
+    if changed:
+        raise UserError(
+            f"expected the base model that {run_dir.path} was begun with, found other contents in "
+            f"{', '.join(changed[:4])}; give the same model to resume, or another --out"
+        )
+
+
+def _digest(examples: Sequence[Example]) -> str:
+    """sha256 of what the examples say, in their order."""
+    digest = hashlib.sha256()
+    for e in examples:
+        digest.update(encode([e.id, e.document_id, e.group, e.document, e.question, e.answer])[0])
+    return digest.hexdigest()
