@@ -1,6 +1,7 @@
 """Commands end in one way for each kind of mistake: status 2, one line, no traceback, nothing written."""
 
 import errno
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,16 @@ def test_the_place_of_the_report_is_not_markup(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("canaryjax.audit.study.run_study", lambda *_: {"schema": "canaryjax.audit/1"})
         audit.audit(["quick"], out=folder)
         assert f"{name}/report.html" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_the_seconds_of_a_stopped_call_count_in_the_runs(tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("canaryjax.audit.study.run_study", stop)
+    with pytest.raises(KeyboardInterrupt):
+        audit.audit(["quick"], out=tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["seconds"] > 0
 
 
 def test_a_fault_of_ours_is_status_1_with_a_traceback(tmp_path):

@@ -24,6 +24,8 @@ def test_rows_without_an_arm_or_a_number_are_left_out(tmp_path):
         {"stage": "policy", "trial": 1, "step": 0, "reward": None},
         {"stage": "policy", "trial": 1, "step": 4, "reward": 2.0},
         {"stage": "policy", "trial": 9, "step": 0, "reward": 5.0},
+        {"stage": "policy", "trial": [1], "step": 0, "reward": 5.0},
+        {"stage": "policy", "trial": 1, "step": "x", "reward": 5.0},
     ]
     found = curves(Run(tmp_path, {}, rows, {1: "violating"}), "reward")
     assert found["compliant"] == {}

@@ -182,3 +182,10 @@ def test_what_is_no_report_is_a_user_error(tmp_path, content, message):
         (tmp_path / "report.json").write_text(content)
     with pytest.raises(UserError, match=message):
         render_report(tmp_path)
+
+
+def test_a_file_in_place_of_the_figures_folder_is_a_user_error(report, run_at):
+    path = run_at(report)
+    (path / "figures").write_text("")
+    with pytest.raises(UserError, match=r"a folder for the figures at .*figures, found a file; move it away"):
+        render_report(path)
