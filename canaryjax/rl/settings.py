@@ -25,11 +25,13 @@ def require(holds: bool, expected: str, found: object, remedy: str) -> None:
         raise UserError(f"expected {expected}; found {found!r}; {remedy}")
 
 
-def _require_finite(name: str, value: float, low: float, high: float = math.inf) -> None:
+def require_finite(name: str, value: float, low: float, high: float = math.inf) -> None:
+    """Raises `UserError` unless a setting is a finite number in `[low, high]`."""
     require(low <= value <= high and math.isfinite(value), f"{name} in [{low}, {high}]", value, f"correct {name}")
 
 
-def _require_count(name: str, value: int) -> None:
+def require_count(name: str, value: int) -> None:
+    """Raises `UserError` unless a setting is a whole number of at least 1."""
     require(isinstance(value, int) and value >= 1, f"{name} to be a positive whole number", value, f"correct {name}")
 
 
@@ -52,7 +54,7 @@ class AdapterSettings:
     rank_stabilised: bool = False
 
     def __post_init__(self):
-        _require_count("rank", self.rank)
+        require_count("rank", self.rank)
         require(self.alpha > 0 and math.isfinite(self.alpha), "alpha above 0", self.alpha, "correct alpha")
         require(0.0 <= self.dropout < 1.0, "dropout in [0, 1)", self.dropout, "correct dropout")
         unknown = sorted(set(self.targets) - set(PROJECTIONS))
@@ -85,7 +87,7 @@ class OptimizerSettings:
         require(self.schedule in SCHEDULES, f"a schedule among {SCHEDULES}", self.schedule, "choose one of them")
         share = self.warmup_fraction
         require(0.0 <= share < 1.0, "warmup_fraction in [0, 1)", share, "leave updates after the warm-up")
-        _require_finite("weight_decay", self.weight_decay, 0.0)
+        require_finite("weight_decay", self.weight_decay, 0.0)
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,10 @@ class RewardModelSettings:
 
     def __post_init__(self):
         for name in ("train_batch_size", "eval_batch_size", "grad_accumulation", "epochs", "eval_every"):
-            _require_count(name, getattr(self, name))
+            require_count(name, getattr(self, name))
         if self.early_stopping_patience is not None:
-            _require_count("early_stopping_patience", self.early_stopping_patience)
-        _require_finite("center_coefficient", self.center_coefficient, 0.0)
+            require_count("early_stopping_patience", self.early_stopping_patience)
+        require_finite("center_coefficient", self.center_coefficient, 0.0)
 
 
 @dataclass(frozen=True)
@@ -176,9 +178,9 @@ class GRPOSettings:
 
     def __post_init__(self):
         for name in ("generation_batch_size", "train_batch_size", "grad_accumulation", "updates_per_rollout"):
-            _require_count(name, getattr(self, name))
+            require_count(name, getattr(self, name))
         for name in ("num_generations", "epochs", "max_completion_length"):
-            _require_count(name, getattr(self, name))
+            require_count(name, getattr(self, name))
         require(self.num_generations >= 2, "num_generations of at least 2", self.num_generations, NO_GROUP)
         whole = self.train_batch_size % self.num_generations == 0
         require(whole, f"train_batch_size a multiple of {self.num_generations}", self.train_batch_size, NO_SPLIT)
@@ -202,8 +204,8 @@ class GRPOSettings:
         known = self.loss_normalisation in LOSS_NORMALISATIONS
         require(known, f"loss_normalisation among {LOSS_NORMALISATIONS}", self.loss_normalisation, "choose one of them")
         for name in ("kl_coefficient", "missing_eos_penalty", "clip_high"):
-            _require_finite(name, getattr(self, name), 0.0)
-        _require_finite("clip_low", self.clip_low, 0.0, 1.0)
+            require_finite(name, getattr(self, name), 0.0)
+        require_finite("clip_low", self.clip_low, 0.0, 1.0)
         if self.dual_clip is not None:
             require(1.0 < self.dual_clip < math.inf, "dual_clip above 1", self.dual_clip, "use None to switch it off")
 
@@ -241,5 +243,5 @@ class SupervisedSettings:
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(2e-4, warmup_fraction=0.1))
 
     def __post_init__(self):
-        _require_count("batch_size", self.batch_size)
-        _require_count("epochs", self.epochs)
+        require_count("batch_size", self.batch_size)
+        require_count("epochs", self.epochs)
