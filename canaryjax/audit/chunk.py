@@ -39,7 +39,7 @@ from canaryjax.models.lora import Adapter
 from canaryjax.rl.metrics import Log
 from canaryjax.rl.reward_model import RewardModel
 from canaryjax.rl.reward_training import train_reward_models
-from canaryjax.rl.train_step import PromptRows
+from canaryjax.rl.rollout import PromptRows
 from canaryjax.rl.trainer import train_policies
 
 
@@ -76,8 +76,8 @@ class Stopwatch:
 class TrainingLog:
     """Passes training metrics on under trial numbers, and keeps what a record sums up."""
 
-    def __init__(self, trials: Sequence[Trial], log: Log):
-        self._trials, self._log = [trial.trial for trial in trials], log
+    def __init__(self, trials: Sequence[Trial], log: Log, algorithm: str):
+        self._trials, self._log, self._algorithm = [trial.trial for trial in trials], log, algorithm
         self.rows: list[list[dict]] = [[] for _ in trials]
 
     def __call__(self, row: dict) -> None:
@@ -87,7 +87,7 @@ class TrainingLog:
 
     def final(self, policy: int, name: str) -> float | None:
         """Mean of a policy metric over the last quarter of its steps."""
-        steps = [row.get(name) for row in self.rows[policy] if row["stage"] == "grpo"]
+        steps = [row.get(name) for row in self.rows[policy] if row["stage"] == self._algorithm]
         values = [v for v in steps[-max(1, len(steps) // 4) :] if v is not None]
         return float(np.mean(values)) if values else None
 
@@ -116,7 +116,7 @@ def run_chunk(
       One result a trial, in order.
     """
     watch = Stopwatch(at_once)
-    trained = _train(config, base, arm, trials, lengths, TrainingLog(trials, log), watch)
+    trained = _train(config, base, arm, trials, lengths, TrainingLog(trials, log, config.policy.algorithm), watch)
     measured = _measure(config, base, trials, trained, lengths["violating"], watch)
     finished = []
     for p, trial in enumerate(trials):

@@ -18,12 +18,13 @@ class TrainState:
     """What training carries, every array with policies in front; donated to each step.
 
     Attributes:
-      params: Trained arrays (an adapter, or a reward model), `[p, ...]`.
+      params: Trained arrays (an adapter, a reward model, or `PPOParams`), `[p, ...]`.
       optimizer: optax state, `[p, ...]`.
       step: int32 `[p]`, steps done.
       valid: bool `[p]`, False from the first step on whose loss or gradient was not finite; such a policy keeps its
         last finite parameters.
       active: bool `[p]`, False once early stopping has ended a policy.
+      kl_coefficient: float32 `[p]`, of PPO's penalty in the next step, which may adapt; None elsewhere.
     """
 
     params: Any
@@ -31,6 +32,7 @@ class TrainState:
     step: jax.Array
     valid: jax.Array
     active: jax.Array
+    kl_coefficient: jax.Array | None = None
 
 
 def learning_rate_schedule(settings: OptimizerSettings, updates: int) -> optax.Schedule:

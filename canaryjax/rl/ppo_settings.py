@@ -111,6 +111,11 @@ class PPOSettings:
             require(horizon >= completions, least, horizon, "raise it: the coefficient would jump")
 
     @property
+    def top_p(self) -> float:
+        """Always 1: rewards and ratios compare log-probs under the law that was sampled from."""
+        return 1.0
+
+    @property
     def completions_per_step(self) -> int:
         """Completions of one rollout."""
         return self.train_batch_size * self.grad_accumulation * self.mini_batches

@@ -210,6 +210,11 @@ class GRPOSettings:
             require(1.0 < self.dual_clip < math.inf, "dual_clip above 1", self.dual_clip, "use None to switch it off")
 
     @property
+    def samples_per_prompt(self) -> int:
+        """Completions a prompt."""
+        return self.num_generations
+
+    @property
     def prompts_per_step(self) -> int:
         """Prompts of one rollout."""
         return self.generation_batch_size // self.num_generations

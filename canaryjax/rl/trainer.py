@@ -1,5 +1,6 @@
 """Trains the policies of a chunk together, from prompts and a source of rewards."""
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -13,9 +14,13 @@ from canaryjax.models.transformer import Transformer
 from canaryjax.rl.metrics import Log, MetricLog
 from canaryjax.rl.optimizer import TrainState, init_state, make_optimizer
 from canaryjax.rl.order import row_order
+from canaryjax.rl.ppo_settings import PPOSettings
+from canaryjax.rl.ppo_step import PPOParams
 from canaryjax.rl.reward_model import RewardModel, new_adapter
+from canaryjax.rl.rollout import INIT, VALUE, PromptRows, Recipe
 from canaryjax.rl.settings import GRPOSettings, require
-from canaryjax.rl.train_step import INIT, PromptRows, Recipe, host_reward_programs, model_reward_step
+from canaryjax.rl.train_step import host_reward_programs, model_reward_step, policy_adapters
+from canaryjax.rl.value_model import init_value_model
 
 # (step, prompt numbers int32 [p, b], ids int32 [p, b, g, t], completion mask bool [p, b, g, t]) -> rewards [p, b, g]
 HostReward = Callable[[int, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -25,7 +30,7 @@ def train_policies(
     model: Transformer,
     rewards: RewardModel | HostReward,
     prompts: PromptRows,
-    settings: GRPOSettings,
+    settings: GRPOSettings | PPOSettings,
     keys_p: jax.Array,
     log: Log | None = None,
     *,
@@ -37,7 +42,10 @@ def train_policies(
     save_every: int = 0,
     log_every: int = 8,
 ) -> tuple[Adapter, dict]:
-    """Trains one policy for each key with GRPO, all in one program.
+    """Trains one policy for each key with GRPO or PPO, all in one program.
+
+    With PPO a value model is trained beside each policy and dropped at the end: it starts as a copy of the policy's
+    reward model, or at 0 where rewards come from the host.
 
     Each policy's result depends on its own prompts, rewards and key alone, to float32 rounding. Prompts are visited in
     one permutation an epoch; those that do not fill the last step are left out.
@@ -46,8 +54,8 @@ def train_policies(
       model: The base, never changed.
       rewards: Reward models stacked over policies, or a function on the host.
       prompts: The policies' prompts.
-      settings: How to train.
-      keys_p: Typed keys `[p]`: initial adapters, order of prompts, sampling noise, dropout.
+      settings: How to train; their type says by which algorithm.
+      keys_p: Typed keys `[p]`: initial adapters, order of prompts and mini-batches, sampling noise, dropout.
       log: Called with one record a logged step and policy.
       eos_ids: What ends a completion; the first is what the reward model sees at the end of an unfinished one.
       initial_adapter: What every policy starts from; None is a new adapter, which equals the base.
@@ -70,11 +78,12 @@ def train_policies(
     started = time.perf_counter()
     batches, left_out = _prompt_batches(prompts, settings, keys_p)
     recipe = Recipe(settings, tuple(eos_ids), len(batches))
-    state = resume if resume is not None else _new_state(recipe, model, initial_adapter, keys_p)
+    learned = rewards if isinstance(rewards, RewardModel) else None
+    state = resume if resume is not None else _new_state(recipe, model, initial_adapter, learned, keys_p)
     # Copied: the first step takes the state's memory, which a caller may hold. Prompts move to the device once.
     state, prompts = jax.tree.map(jnp.array, state), jax.tree.map(jnp.asarray, prompts)
     advance = _advance_with(rewards, model, reference_adapter, prompts, recipe, keys_p)
-    metrics = MetricLog(log, "grpo", log_every)
+    metrics = MetricLog(log, "ppo" if isinstance(settings, PPOSettings) else "grpo", log_every)
     for step in range(int(state.step[0]), len(batches)):
         state, out = advance(step, state, batches[step])
         metrics.add(step, out)
@@ -82,10 +91,10 @@ def train_policies(
             save(jax.tree.map(np.array, state))  # copies: the next step takes the state's memory
     metrics.flush()
     result = {"valid": np.asarray(state.valid), "steps": len(batches), "prompts_left_out": left_out}
-    return state.params, result | {"seconds": time.perf_counter() - started}
+    return policy_adapters(state.params), result | {"seconds": time.perf_counter() - started}
 
 
-def _prompt_batches(prompts: PromptRows, settings: GRPOSettings, keys_p) -> tuple[np.ndarray, int]:
+def _prompt_batches(prompts: PromptRows, settings: GRPOSettings | PPOSettings, keys_p) -> tuple[np.ndarray, int]:
     """Prompt numbers of every step, int32 `[steps, p, b]`, and how many visits did not fill a step."""
     n, b = prompts.context_ids.shape[1], settings.prompts_per_step
     visits = n * settings.epochs
@@ -96,16 +105,26 @@ def _prompt_batches(prompts: PromptRows, settings: GRPOSettings, keys_p) -> tupl
 
 
 @functools.partial(jax.jit, static_argnums=(0,))
-def _new_state(recipe: Recipe, model: Transformer, initial: Adapter | None, keys_p: jax.Array) -> TrainState:
+def _new_state(
+    recipe: Recipe, model: Transformer, initial: Adapter | None, learned: RewardModel | None, keys_p: jax.Array
+) -> TrainState:
     settings = recipe.settings
 
-    def one(key):
-        if initial is not None:
-            return initial
-        return new_adapter(jax.random.fold_in(key, INIT), model.config, settings.adapter)
+    def one(key, reward_model):
+        adapter = initial
+        if adapter is None:
+            adapter = new_adapter(jax.random.fold_in(key, INIT), model.config, settings.adapter)
+        if isinstance(settings, GRPOSettings):
+            return adapter
+        if reward_model is None:
+            reward_model = init_value_model(jax.random.fold_in(key, VALUE), model.config, settings.adapter)
+        return PPOParams(policy=adapter, value=reward_model)
 
     optimizer = make_optimizer(settings.optimizer, recipe.steps * settings.updates_per_step)
-    return init_state(optimizer, jax.vmap(one)(keys_p))
+    state = init_state(optimizer, jax.vmap(one)(keys_p, learned))
+    if isinstance(settings, GRPOSettings):
+        return state
+    return dataclasses.replace(state, kl_coefficient=jnp.full(len(keys_p), settings.kl_coefficient, jnp.float32))
 
 
 def _advance_with(rewards, model, reference, prompts, recipe, keys_p):

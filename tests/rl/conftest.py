@@ -10,7 +10,7 @@ import pytest
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.transformer import Transformer, init_transformer
 from canaryjax.rl.reward_model import RewardRows
-from canaryjax.rl.train_step import PromptRows
+from canaryjax.rl.rollout import PromptRows
 
 EOS = 1
 VOCAB = 23

@@ -12,8 +12,9 @@ from canaryjax.errors import UserError
 from canaryjax.inference.logprobs import score_shared
 from canaryjax.models.lora import Adapter, LoraPair
 from canaryjax.rl.reward_model import init_reward_model
+from canaryjax.rl.rollout import Recipe
 from canaryjax.rl.settings import AdapterSettings, GRPOSettings, OptimizerSettings
-from canaryjax.rl.train_step import Recipe, model_reward_step, update_policies
+from canaryjax.rl.train_step import model_reward_step, update_policies
 from canaryjax.rl.trainer import _new_state, train_policies
 
 LIKED = 7
@@ -48,7 +49,7 @@ def reward_models(tiny):
 
 
 def random_adapter(tiny, seed=8):
-    fresh = _new_state(Recipe(SETTINGS, (tiny.eos,), 1), tiny.model, None, KEYS[:1]).params
+    fresh = _new_state(Recipe(SETTINGS, (tiny.eos,), 1), tiny.model, None, None, KEYS[:1]).params
     leaves, structure = jax.tree.flatten(jax.tree.map(lambda x: x[0], fresh))
     keys = jax.random.split(jax.random.key(seed), len(leaves))
     drawn = [0.3 * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)]
@@ -144,7 +145,7 @@ def test_policies_together_equal_policies_alone_on_stored_rollouts(tiny):
     for policy in range(3):
         prompts = tiny.policy_slice(tiny.prompts(10), policy)
         keys = KEYS[policy : policy + 1]
-        state = _new_state(recipe, tiny.model, None, keys)
+        state = _new_state(recipe, tiny.model, None, None, keys)
         for rollout, (index, *_, rewards) in zip(rollouts, stored, strict=True):
             chosen = jax.tree.map(lambda x, i=index[policy]: x[:, i], prompts)
             given = jnp.asarray(rewards[policy : policy + 1])
