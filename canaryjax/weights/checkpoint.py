@@ -11,7 +11,7 @@ from canaryjax.models.transformer import Transformer
 from canaryjax.weights.engine import COMPUTE_DTYPES, load_arrays
 from canaryjax.weights.families import COMPOSITE_GEMMA3, TABLES
 from canaryjax.weights.hf_config import find_architecture, read_config
-from canaryjax.weights.stored import open_checkpoint, read_json
+from canaryjax.weights.stored import given_path, open_checkpoint, read_json
 
 if TYPE_CHECKING:
     from canaryjax.data.tokens import TextTokenizer
@@ -59,7 +59,7 @@ def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:
     Raises:
       UserError: Whatever is missing, unknown, damaged or not implemented, by name.
     """
-    path = Path(path).expanduser()
+    path = given_path(path)
     if dtype not in COMPUTE_DTYPES:
         raise UserError(f"expected dtype to be one of {list(COMPUTE_DTYPES)}, found {dtype!r}; choose one")
     if path.suffix == ".gguf":

@@ -4,6 +4,8 @@ import difflib
 
 from canaryjax.errors import UserError
 
+MOST_LAYERS = 10_000  # what is named once a layer is built before any file is compared with it
+
 # Read by training, generation or bookkeeping code and never by a forward pass without dropout.
 HARMLESS = frozenset(
     {
@@ -66,6 +68,13 @@ class Fields:
         if type(value) is not int or not 0 < value < 2**31:
             self.refuse(name, "a positive whole number", value)
         return value
+
+    def layers(self) -> int:
+        """How many layers there are: a number that a model can have."""
+        count = self.integer("num_hidden_layers")
+        if count > MOST_LAYERS:
+            self.refuse("num_hidden_layers", f"at most {MOST_LAYERS}", count)
+        return count
 
     def number(self, name: str) -> float:
         """A positive finite number."""

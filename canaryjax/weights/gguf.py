@@ -12,7 +12,8 @@ from canaryjax.models.config import Llama3RopeScaling, ModelConfig
 from canaryjax.models.transformer import Transformer
 from canaryjax.weights.checkpoint import LoadedModel, with_real_vocab
 from canaryjax.weights.engine import Ignored, Row, Table, load_arrays
-from canaryjax.weights.gguf_tokenizer import end_ids, read_tokenizer
+from canaryjax.weights.fields import MOST_LAYERS
+from canaryjax.weights.gguf_tokenizer import end_ids, read_tokenizer, token_id
 from canaryjax.weights.stored import StoredTensor
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
@@ -27,10 +28,6 @@ def _rows(family: str) -> tuple[Row, ...]:
     """The family's table; llama's query and key rows are stored as rotary pairs, Gemma's norm weights plus one."""
     pair = family == "llama"
     shift = -1.0 if family.startswith("gemma") else 0.0
-    after_attention = (
-        Row("blk.{l}.post_attention_norm.weight", "blocks.post_attn_norm", offset=shift),
-        Row("blk.{l}.post_ffw_norm.weight", "blocks.post_mlp_norm", offset=shift),
-    )
     return (
         Row("token_embd.weight", "embedding"),
         Row("output_norm.weight", "final_norm", offset=shift),
@@ -53,7 +50,8 @@ def _rows(family: str) -> tuple[Row, ...]:
         Row("blk.{l}.ffn_norm.weight", "blocks.pre_mlp_norm", offset=shift),
         Row("blk.{l}.attn_q_norm.weight", "blocks.q_norm", offset=shift),
         Row("blk.{l}.attn_k_norm.weight", "blocks.k_norm", offset=shift),
-        *after_attention,
+        Row("blk.{l}.post_attention_norm.weight", "blocks.post_attn_norm", offset=shift),
+        Row("blk.{l}.post_ffw_norm.weight", "blocks.post_mlp_norm", offset=shift),
     )
 
 
@@ -79,7 +77,7 @@ def load_gguf(path: Path, dtype: str) -> LoadedModel:
     tokenizer = read_tokenizer(metadata, path)
     config = with_real_vocab(config, tokenizer, path)
     arrays = load_arrays(tensors, config, TABLES[config.family], dtype)
-    bos = metadata.get("tokenizer.ggml.bos_token_id")
+    bos = token_id(metadata, "bos_token_id")
     return LoadedModel(Transformer(config, arrays), config, tokenizer, end_ids(metadata), bos, path.stem, path)
 
 
@@ -91,7 +89,9 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
             f"expected the gguf package to read {path}, found none; install it with: pip install 'canaryjax[gguf]'"
         ) from error
     if not path.is_file():
-        raise UserError(f"expected a GGUF file, found nothing at {path}; check the path")
+        raise UserError(
+            f"expected a GGUF file, found {'a directory' if path.is_dir() else 'nothing'} at {path}; check it"
+        )
 
     class Reader(gguf.GGUFReader):
         """Reads through a plain array: each of the million little slices of a memory map is much dearer."""
@@ -111,7 +111,7 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
         raise UserError(
             f"expected a whole GGUF file, found {path} damaged or truncated ({error}); fetch it again"
         ) from error
-    if metadata.get("split.count", 1) > 1:
+    if metadata.get("split.count", 1) not in (0, 1):
         raise UserError(
             f"expected one GGUF file, found {path}, part of {metadata['split.count']}; merge the parts first"
         )
@@ -159,7 +159,7 @@ class _Metadata:
         value = self.get(name, default)
         if isinstance(value, list) and len(set(value)) == 1:  # one entry a layer, all alike
             value = value[0]
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or value <= 0:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < 1e30:
             raise UserError(
                 f"expected {name} to be a positive number in {self.path}, found {value!r}; convert it again"
             )
@@ -167,7 +167,10 @@ class _Metadata:
         return value if isinstance(value, int) else float(str(np.float32(value)))
 
     def integer(self, name: str, default: int | None = None) -> int:
-        return int(self.number(name, default))
+        value = self.number(name, default)
+        if value != int(value):
+            raise UserError(f"expected {name} to be a whole number in {self.path}, found {value}; convert it again")
+        return int(value)
 
     def expect(self, name: str, *allowed) -> None:
         value = self.get(name)
@@ -198,6 +201,8 @@ def read_gguf_config(
     meta = _Metadata(metadata, family, path)
     width, heads = meta.integer("embedding_length"), meta.integer("attention.head_count")
     layers = meta.integer("block_count")
+    if layers > MOST_LAYERS:
+        raise UserError(f"expected block_count of at most {MOST_LAYERS} in {path}, found {layers}; convert it again")
     head_dim = meta.integer("attention.key_length", meta.get("rope.dimension_count") or width // heads)
     for name in ("attention.value_length", "rope.dimension_count"):
         meta.expect(name, head_dim)
@@ -245,13 +250,12 @@ def _windows(meta: _Metadata, family: str, layers: int) -> tuple[int | None, ...
     if family not in ("gemma2", "gemma3"):
         return (None,) * layers
     window = meta.integer("attention.sliding_window", 4096 if family == "gemma2" else None)
-    pattern = meta.get("attention.sliding_window_pattern", 2 if family == "gemma2" else 6)
-    if isinstance(pattern, int):
-        pattern = [(i + 1) % pattern != 0 for i in range(layers)]
+    pattern = meta.get("attention.sliding_window_pattern")
+    if not isinstance(pattern, list):
+        period = meta.integer("attention.sliding_window_pattern", 2 if family == "gemma2" else 6)
+        pattern = [(i + 1) % period != 0 for i in range(layers)]
     if len(pattern) != layers:
-        raise UserError(
-            f"expected a sliding_window_pattern of {layers} in {meta.path}, found {len(pattern)}; convert again"
-        )
+        raise UserError(f"expected {layers} sliding_window_pattern in {meta.path}, found {len(pattern)}; convert again")
     return tuple(window if slides else None for slides in pattern)
 
 

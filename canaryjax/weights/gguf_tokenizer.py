@@ -20,11 +20,19 @@ _EXPRESSIONS = {"qwen2": _WORDS.format(digits=r"\p{N}"), "llama-bpe": _WORDS.for
 _BOS_BY_DEFAULT = frozenset({"llama-bpe"})  # where a file does not say, its model's own habit
 
 
+def token_id(metadata: dict[str, Any], name: str) -> int | None:
+    """A special token's id, None where the file names none; UserError for what is no id."""
+    token = metadata.get(f"tokenizer.ggml.{name}")
+    if token is not None and (isinstance(token, bool) or not isinstance(token, int) or token < 0):
+        raise UserError(f"expected {name} to be a token's id, found {token!r}; convert the model again")
+    return token
+
+
 def end_ids(metadata: dict[str, Any]) -> tuple[int, ...]:
     """Ids that end a text: of a document, of a turn, of a message."""
     names = ("eos_token_id", "eot_token_id", "eom_token_id")
-    ids = (metadata.get(f"tokenizer.ggml.{name}") for name in names)
-    return tuple(dict.fromkeys(int(token) for token in ids if token is not None))
+    ids = (token_id(metadata, name) for name in names)
+    return tuple(dict.fromkeys(token for token in ids if token is not None))
 
 
 def read_tokenizer(metadata: dict[str, Any], path: Path) -> TextTokenizer | None:
@@ -40,7 +48,7 @@ def read_tokenizer(metadata: dict[str, Any], path: Path) -> TextTokenizer | None
         return None
     try:
         backend = _build(kind, pre, metadata)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"expected a whole tokenizer in {path}, found {error!r}; convert the model again") from error
     if backend is None:
         warnings.warn(
@@ -49,12 +57,12 @@ def read_tokenizer(metadata: dict[str, Any], path: Path) -> TextTokenizer | None
             stacklevel=2,
         )
         return None
-    bos = metadata.get("tokenizer.ggml.bos_token_id")
+    bos = token_id(metadata, "bos_token_id")
     return TextTokenizer(
         backend,
         bos_id=bos,
         eos_ids=end_ids(metadata),
-        pad_id=metadata.get("tokenizer.ggml.padding_token_id"),
+        pad_id=token_id(metadata, "padding_token_id"),
         add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", kind == "llama" or pre in _BOS_BY_DEFAULT)),
         chat_template=metadata.get("tokenizer.chat_template"),
     )

@@ -69,12 +69,14 @@ def find_architecture(raw: dict, where: str) -> str:
       UserError: None, several or an unknown one; the message lists the known ones.
     """
     named = raw.get("architectures")
-    if not isinstance(named, list) or len(named) != 1 or named[0] not in ARCHITECTURES:
+    # Only text is looked up: a list has no hash.
+    one = named[0] if isinstance(named, list) and len(named) == 1 and isinstance(named[0], str) else None
+    if one not in ARCHITECTURES:
         raise UserError(
             f"expected architectures in {where} to name one of {list(ARCHITECTURES)}, found {named!r}; "
             "use a model of one of these families"
         )
-    return named[0]
+    return one
 
 
 def read_config(raw: dict, where: str = "config.json", dtype: str = "float32") -> ModelConfig:
@@ -129,7 +131,7 @@ def _sizes(fields: Fields) -> dict:
     vocab = fields.integer("vocab_size")
     return {
         **{"vocab_size": vocab, "real_vocab_size": vocab, "width": width, "num_heads": heads},
-        **{"num_layers": fields.integer("num_hidden_layers"), "ff_dim": fields.integer("intermediate_size")},
+        **{"num_layers": fields.layers(), "ff_dim": fields.integer("intermediate_size")},
         **{"num_kv_heads": kv_heads, "head_dim": head_dim},
     }
 
@@ -184,7 +186,7 @@ def _attention(fields: Fields, family: str, head_dim: int) -> dict:
 
 
 def _windows(fields: Fields, family: str) -> tuple[int | None, ...]:
-    layers = fields.integer("num_hidden_layers")
+    layers = fields.layers()
     if family in ("gemma", "llama"):
         return (None,) * layers
     window = fields.optional_integer("sliding_window")

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +15,7 @@ from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import Adapter, LoraPair, projection_shapes
 from canaryjax.weights.atomic import new_directory
 from canaryjax.weights.engine import check_finite
-from canaryjax.weights.stored import StoredTensor, open_safetensors, read_json
+from canaryjax.weights.stored import StoredTensor, given_path, open_safetensors, read_json
 
 _MODULES = {
     **{"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj"},
@@ -39,6 +39,10 @@ _HARMLESS = frozenset(
         *("runtime_config", "qalora_group_size", "layers_pattern", "megatron_core", "arrow_config"),
     }
 )
+LARGEST_ALPHA = 1e30  # it and its inverse, divided by a rank, are within float32
+
+Targets = list[str] | str | None  # names or endings of modules, a pattern, or nothing said
+Place = tuple[str, int, str]  # projection, layer, A or B
 _READ = ("r", "lora_alpha", "use_rslora", "target_modules")
 
 
@@ -61,7 +65,7 @@ def load_adapter(model: HasConfig, path: str | Path) -> Adapter:
       UserError: A tensor is missing, unknown, misshapen for this base or not finite, or the configuration asks for
         something other than plain or rank-stabilised LoRA; the message names the key and the file.
     """
-    path = Path(path).expanduser()
+    path = given_path(path)
     rank, scale, targets = _read_settings(path / "adapter_config.json")
     file = path / "adapter_model.safetensors"
     if not file.exists() and (path / "adapter_model.bin").exists():
@@ -69,19 +73,48 @@ def load_adapter(model: HasConfig, path: str | Path) -> Adapter:
             f"expected {file}, found adapter_model.bin, which is not read (a pickle can run code); convert it"
         )
     found = _by_place(open_safetensors(file), model.config, file)
-    names = sorted({name for name, _, _ in found} | targets, key=list(_MODULES).index)
+    if not found:
+        raise UserError(f"expected LoRA tensors in {file}, found none; fetch the adapter again")
+    meant = _check_targets(found, targets, model.config.num_layers, file)
+    names = sorted({name for name, _, _ in found} | meant, key=list(_MODULES).index)
     layers = {}
     for name in names:
         size_in, size_out = projection_shapes(model.config)[name]
         a = _stack(found, name, "A", (rank, size_in), model.config.num_layers, file)
         b = _stack(found, name, "B", (size_out, rank), model.config.num_layers, file)
         layers[name] = LoraPair(a=jnp.asarray(a), b=jnp.asarray(b))
-    if not layers:
-        raise UserError(f"expected LoRA tensors in {file}, found none; fetch the adapter again")
     return Adapter(layers=layers, scale=scale)
 
 
-def _read_settings(file: Path) -> tuple[int, float, set[str]]:
+def _is_target(module: str, targets: Targets) -> bool:
+    """Whether PEFT would adapt a module: a pattern matches its whole name, a listed name its end."""
+    if isinstance(targets, str):
+        return re.fullmatch(targets, module) is not None
+    return any(module == target or module.endswith(f".{target}") for target in targets or ())
+
+
+def _check_targets(found: dict[Place, StoredTensor], targets: Targets, num_layers: int, file: Path) -> set[str]:
+    """The projections that `target_modules` means; refuses tensors of others, which PEFT would leave out."""
+    if targets is None:
+        return set()
+    modules = {
+        t.key.removeprefix("base_model.model.").rsplit(".lora_", 1)[0]: name for (name, _, _), t in found.items()
+    }
+    stray = sorted(module for module in modules if not _is_target(module, targets))
+    if stray:
+        raise UserError(
+            f"expected tensors of the target_modules {targets!r} only, found those of {stray[0]!r} in {file}; correct "
+            "target_modules, or save the adapter again"
+        )
+    before = next(iter(modules)).split("layers.")[0]
+    return {
+        name
+        for name, module in _MODULES.items()
+        if any(_is_target(f"{before}layers.{layer}.{module}", targets) for layer in range(num_layers))
+    }
+
+
+def _read_settings(file: Path) -> tuple[int, float, Targets]:
     raw = read_json(file)
     for name, value in raw.items():
         if name in _PLAIN and value not in _PLAIN[name]:
@@ -92,27 +125,46 @@ def _read_settings(file: Path) -> tuple[int, float, set[str]]:
             raise UserError(f"expected plain LoRA in {file}, found {name} = {value!r}: not implemented")
     if "peft_type" not in raw:
         raise UserError(f"expected peft_type in {file}, found none; use an adapter saved by PEFT")
-    rank, alpha, stabilised = raw.get("r"), raw.get("lora_alpha"), raw.get("use_rslora", False)
-    if type(rank) is not int or rank < 1:
+    rank, alpha, stabilised = raw.get("r"), raw.get("lora_alpha"), raw.get("use_rslora")
+    if type(rank) is not int or not 1 <= rank < 2**31:
         raise UserError(f"expected r to be a positive whole number in {file}, found {rank!r}; correct the file")
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not math.isfinite(alpha):
-        raise UserError(f"expected lora_alpha to be a number in {file}, found {alpha!r}; correct the file")
-    targets = raw.get("target_modules")
+    # At 0 the adapter would be loaded and do nothing.
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not _usable(alpha):
+        raise UserError(f"expected lora_alpha to be a number other than 0 in {file}, found {alpha!r}; correct the file")
+    if stabilised is not None and not isinstance(stabilised, bool):
+        raise UserError(f"expected use_rslora to be true or false in {file}, found {stabilised!r}; correct the file")
+    return rank, alpha / (math.sqrt(rank) if stabilised else rank), _read_targets(raw.get("target_modules"), file)
+
+
+def _usable(alpha: float) -> bool:
+    return 1 / LARGEST_ALPHA < abs(alpha) < LARGEST_ALPHA
+
+
+def _read_targets(targets: Any, file: Path) -> Targets:
     if targets == "all-linear":
-        targets = list(_PROJECTION_OF)
-    names = [target.split(".")[-1] for target in targets] if isinstance(targets, list) else []
-    unknown = sorted(set(names) - set(_PROJECTION_OF))
+        return list(_PROJECTION_OF)
+    if targets is None:
+        return None
+    if isinstance(targets, str):
+        try:
+            re.compile(targets)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise UserError(
+                f"expected target_modules to be a list or a pattern in {file}, found {targets!r} ({error}); correct it"
+            ) from error
+        return targets
+    if not isinstance(targets, list) or not targets or not all(isinstance(target, str) for target in targets):
+        raise UserError(f"expected target_modules to be a list of names in {file}, found {targets!r}; correct the file")
+    unknown = sorted({target.split(".")[-1] for target in targets} - set(_PROJECTION_OF))
     if unknown:
         raise UserError(
             f"expected target_modules among {list(_PROJECTION_OF)} in {file}, found {unknown}: not implemented"
         )
-    return rank, alpha / (math.sqrt(rank) if stabilised else rank), {_PROJECTION_OF[name] for name in names}
+    return targets
 
 
-def _by_place(
-    tensors: dict[str, StoredTensor], config: ModelConfig, file: Path
-) -> dict[tuple[str, int, str], StoredTensor]:
-    found: dict[tuple[str, int, str], StoredTensor] = {}
+def _by_place(tensors: dict[str, StoredTensor], config: ModelConfig, file: Path) -> dict[Place, StoredTensor]:
+    found: dict[Place, StoredTensor] = {}
     unknown = []
     for key, tensor in tensors.items():
         match = _KEY.fullmatch(key)
@@ -144,11 +196,10 @@ def _stack(found: dict, name: str, which: str, shape: tuple[int, int], num_layer
     if missing:
         raise UserError(
             f"expected 'layers.{missing[0]}.{_MODULES[name]}.lora_{which}.weight' in {file}, found no such tensor "
-            f"(absent from {len(missing)} of {num_layers} layers); save the adapter again"
+            f"(absent from {len(missing)} of {num_layers} layers); use the base it was trained on, or save it again"
         )
-    out = np.empty((num_layers, shape[1], shape[0]), np.float32)
-    for layer in range(num_layers):
-        tensor = found[name, layer, which]
+    tensors = [found[name, layer, which] for layer in range(num_layers)]
+    for tensor in tensors:  # before there is room for them all
         if tensor.shape != shape:
             raise UserError(
                 f"expected {tensor.key!r} of shape {shape}, found {tensor.shape} in {file}; "
@@ -158,6 +209,8 @@ def _stack(found: dict, name: str, which: str, shape: tuple[int, int], num_layer
             raise UserError(
                 f"expected {tensor.key!r} as F32, F16 or BF16, found {tensor.dtype} in {file}; save it again"
             )
+    out = np.empty((num_layers, shape[1], shape[0]), np.float32)
+    for layer, tensor in enumerate(tensors):
         out[layer] = tensor.read().T
         check_finite(out[layer], tensor)
     return out
@@ -177,7 +230,11 @@ def save_adapter(adapter: Adapter, path: str | Path, base_name: str = "", *, ran
     Raises:
       UserError: The directory holds something already, or the adapter has a policy axis or several ranks.
     """
-    path = Path(path).expanduser()
+    path = given_path(path)
+    if not isinstance(adapter, Adapter):
+        raise UserError(f"expected an adapter to save, found {adapter!r}; pass what load_adapter or training returned")
+    if not _usable(adapter.scale):
+        raise UserError(f"expected an adapter whose scale is a number other than 0, found {adapter.scale}; correct it")
     shapes = {name: pair.a.shape for name, pair in adapter.layers.items()}
     ranks = {shape[-1] for shape in shapes.values()}
     if len(ranks) != 1 or any(len(shape) != 3 for shape in shapes.values()):

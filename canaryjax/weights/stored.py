@@ -1,6 +1,7 @@
 """Tensors as they lie in a file: what is there, and how to read one without reading the rest."""
 
 import json
+import math
 import os
 import struct
 from collections.abc import Callable
@@ -23,6 +24,7 @@ _DTYPES = {
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
     "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
 }
+_MAX_AXES = 32  # NumPy's own limit is 64; a message shows their product
 _MAX_HEADER = 100_000_000  # the format's own limit
 
 
@@ -45,6 +47,20 @@ class StoredTensor:
     read: Callable[[], np.ndarray]
 
 
+def given_path(path: object) -> Path:
+    """A path as the caller gave it, `~` expanded; UserError for what is no path, or none that the system takes."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise UserError(f"expected a path, found {path!r}; pass a string or a pathlib.Path")
+    try:
+        found = Path(os.fsdecode(path)).expanduser()
+        found.exists()  # answers "no" for most of what cannot be there, and fails for a name that is too long
+    except OSError as error:
+        raise UserError(f"expected a path that the file system takes, found {path}: {error.strerror}") from error
+    except RuntimeError as error:
+        raise UserError(f"expected a home directory for {path}, found none; write the path in full") from error
+    return found
+
+
 def open_safetensors(path: Path) -> dict[str, StoredTensor]:
     """Lists a safetensors file's tensors; the data stay on disk, memory-mapped, until read.
 
@@ -60,14 +76,15 @@ def open_safetensors(path: Path) -> dict[str, StoredTensor]:
             continue
         try:
             dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-            count = int(np.prod(shape, dtype=np.int64))
-            valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end)) and begin <= end
+            valid = isinstance(dtype, str) and all(type(n) is int and 0 <= n < 2**63 for n in (*shape, begin, end))
+            valid = valid and begin <= end and len(shape) <= _MAX_AXES
         except (KeyError, TypeError, ValueError):
             valid = False
         if not valid:
             raise UserError(
                 f"expected dtype, shape and data_offsets for {key!r} in {path}, found {entry!r}; fetch it again"
             )
+        count = math.prod(shape)
         if dtype in _DTYPES and end - begin != count * _DTYPES[dtype].itemsize:
             raise UserError(
                 f"expected {count} elements of {dtype} for {key!r} in {path}, found {end - begin} bytes; fetch it again"
@@ -109,7 +126,9 @@ def _header(path: Path, size: int) -> tuple[dict, int]:
         text = file.read(length)
     try:
         header = json.loads(text, object_pairs_hook=unique)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UserError:
+        raise
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
         raise UserError(f"expected a JSON header in {path}, found damaged text ({error}); fetch it again") from error
     if not isinstance(header, dict):
         raise UserError(
@@ -160,7 +179,7 @@ def open_checkpoint(directory: Path) -> dict[str, StoredTensor]:
     weight_map = _read_index(index)
     shards = sorted(set(weight_map.values()))
     _refuse_strays(directory, set(shards))
-    missing = [name for name in shards if not (directory / name).is_file()]
+    missing = [name for name in shards if not os.path.isfile(directory / name)]  # a name may be too long to ask about
     if missing:
         raise UserError(f"expected the shards that {index} names, found these missing: {missing}; fetch them")
     tensors: dict[str, StoredTensor] = {}

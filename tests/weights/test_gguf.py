@@ -177,6 +177,10 @@ def test_bfloat16_norms_are_shifted_before_they_are_rounded(tools, tmp_path):
         (("add_uint32", "llama.attention.sliding_window", 8), "sliding_window"),
         (("add_bool", "llama.attention.causal", False), "causal"),
         (("add_uint16", "split.count", 2), "part of 2"),
+        (("add_string", "split.count", "two"), "part of two"),
+        (("add_string", "tokenizer.ggml.eos_token_id", "end"), "eos_token_id to be a token's id, found 'end'"),
+        (("add_float32", "tokenizer.ggml.bos_token_id", 1.5), "bos_token_id to be a token's id"),
+        (("add_float32", "llama.rope.freq_base_swa", 1.0), "freq_base_swa"),
     ],
 )
 def test_metadata_that_changes_the_arithmetic_is_refused(extra, named, tools, tmp_path):
@@ -195,6 +199,29 @@ def test_missing_metadata_and_tensors_are_named(tools, tmp_path):
 
     with pytest.raises(UserError, match=r"blk\.1\.ffn_up\.weight"):
         load_model(write(tmp_path / "b.gguf", model, kinds=drop))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "value"),
+    [
+        ("block_count", "add_uint32", 10**7),  # a window each, and nine names each, took all memory
+        ("feed_forward_length", "add_float32", 2.5),
+        ("attention.head_count", "add_float32", float("nan")),
+        ("embedding_length", "add_float32", float("inf")),
+        ("attention.sliding_window_pattern", "add_uint32", 0),
+        ("attention.sliding_window_pattern", "add_string", "x"),
+    ],
+)
+def test_sizes_that_no_model_has_are_refused(name, method, value, tools, tmp_path):
+    model = tools.random_model(as_gguf_can_say(tools.configs["gemma2"]))
+    with pytest.raises(UserError, match=name):
+        load_model(write(tmp_path / "m.gguf", model, skip=[name], extra=[(method, f"gemma2.{name}", value)]))
+
+
+def test_a_directory_by_that_name_is_called_one(tmp_path):
+    (tmp_path / "m.gguf").mkdir()
+    with pytest.raises(UserError, match="expected a GGUF file, found a directory at"):
+        load_model(tmp_path / "m.gguf")
 
 
 def test_unknown_architecture_is_named(tools, tmp_path):

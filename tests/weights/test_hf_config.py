@@ -222,11 +222,26 @@ def test_wrong_values_are_never_another_error(family):
             float("inf"),
             10**30,
             10**400,
+            [["x"]],
+            [{}],
+            10**7,  # layers: their windows alone would be a list of so many
         ):
             raw = {"architectures": [ARCHITECTURE[family]], "num_hidden_layers": 3, name: value}
-            if name in ("num_hidden_layers", "max_window_layers") and value == 10**30:
-                continue
             try:
                 read_config(raw)
             except UserError as error:
                 assert "expected" in str(error)  # noqa: PT017 - most values are refused, some are lawful
+
+
+def test_more_layers_than_any_model_has_are_refused_before_they_are_named():
+    # Ten million of them took all memory: a window each here, nine names each where the tensors are looked up.
+    for wrong in (10_001, 10**7, 2**31 - 1):
+        with pytest.raises(UserError, match=f"num_hidden_layers to be at most 10000 in .*, found {wrong}"):
+            read_config(smol(num_hidden_layers=wrong))
+    assert read_config(smol(num_hidden_layers=31)).num_layers == 31
+
+
+@pytest.mark.parametrize("named", [[["x"]], [{}], [None], [1], ["a", "b"], [], "LlamaForCausalLM", None])
+def test_an_architecture_is_one_name(named):
+    with pytest.raises(UserError, match=r"architectures in .* to name one of"):
+        read_config(smol(architectures=named))

@@ -136,7 +136,26 @@ def test_nan_is_named(tools, model, saved):
         ({"some_new_option": 3}, "some_new_option"),
         ({"r": 0}, "r "),
         ({"r": 4}, "lora_A"),
-        ({"lora_alpha": None}, "lora_alpha"),
+        *[
+            ({"lora_alpha": a}, "lora_alpha")
+            for a in (None, "7", True, [7], float("nan"), 10**400, 0, 0.0, 1e-320, -1e300)
+        ],
+        *[({"use_rslora": v}, "use_rslora") for v in ("no", "false", 1, 0, [])],  # "no" counted as true
+        *[
+            ({"target_modules": v}, "target_modules")
+            for v in ([1], [], [["q_proj"]], {"q_proj": 1}, 5, True, "(q_proj")
+        ],
+        ({"r": 10**12}, "r "),
+        ({"r": True}, "r "),
+        # Modules that the entry does not mean, applied all the same.
+        *[
+            ({"target_modules": v}, r"target_modules .* only, found those of 'model\.layers\.0\.")
+            for v in (["q_proj"], ["q_proj", "v_proj"], ["q_proj", "v_proj", "up_proj"], r".*\.(q|v)_proj", "q_proj")
+        ],
+        # Meant, and without tensors.
+        ({"target_modules": ["q_proj", "v_proj", "down_proj", "up_proj"]}, "up_proj"),
+        ({"target_modules": r".*\.(q|v|down|up)_proj"}, "up_proj"),
+        ({"target_modules": "all-linear"}, "k_proj"),
         ({"target_modules": ["q_proj", "embed_tokens"]}, "embed_tokens"),
     ],
 )
@@ -145,6 +164,40 @@ def test_settings_that_change_the_arithmetic_are_refused(model, saved, change, n
     (saved / SETTINGS).write_text(json.dumps(settings | change))
     with pytest.raises(UserError, match=named):
         load_adapter(model, saved)
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        ["down_proj", "self_attn.q_proj", "v_proj"],
+        [f"model.layers.{i}.{m}" for i in range(3) for m in ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj")],
+        r"model\.layers\.\d+\.(self_attn\.[qv]_proj|mlp\.down_proj)",
+        None,
+    ],
+)
+def test_target_modules_may_be_said_in_every_way_peft_has(model, saved, targets):
+    settings = json.loads((saved / SETTINGS).read_text())
+    (saved / SETTINGS).write_text(json.dumps(settings | {"target_modules": targets, "use_rslora": None}))
+    assert_equal(load_adapter(model, saved), random_adapter(model.config))
+
+
+def test_an_adapter_of_a_shallower_base_says_so(tools, model, tmp_path):
+    shallow = dataclasses.replace(model.config, num_layers=2, windows=(None, None))
+    save_adapter(random_adapter(shallow), tmp_path / "shallow")
+    with pytest.raises(UserError, match=r"layers\.2\..*absent from 1 of 3 layers\); use the base it was trained on"):
+        load_adapter(model, tmp_path / "shallow")
+
+
+def test_what_is_no_adapter_is_not_saved(model, tmp_path):
+    adapter = random_adapter(model.config)
+    for wrong in (None, {}, Adapter(layers=adapter.layers, scale=0.0), Adapter(layers=adapter.layers, scale=math.nan)):
+        with pytest.raises(UserError, match="expected an adapter"):
+            save_adapter(wrong, tmp_path / "none")
+    with pytest.raises(UserError, match="expected a path, found None"):
+        save_adapter(adapter, None)
+    with pytest.raises(UserError, match="expected a path, found None"):
+        load_adapter(model, None)
+    assert not (tmp_path / "none").exists()
 
 
 def test_truncated_and_pickled_adapters_are_named(model, saved):
