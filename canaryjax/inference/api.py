@@ -8,13 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from canaryjax.errors import InvalidScore
+from canaryjax.errors import InvalidScore, UserError
 from canaryjax.inference.forward import run_context
 from canaryjax.inference.generate import sample_rollouts
 from canaryjax.inference.logprobs import head_logits, score_shared
 from canaryjax.inference.packing import FEWEST_TOKENS, batches, cut, filled, pad, round_up
 from canaryjax.inference.records import Completion, TokenScores
-from canaryjax.inference.request import Ids, Pair, check_ids, encode_pairs, encode_prompts, is_one
+from canaryjax.inference.request import (
+    Ids,
+    Pair,
+    as_entries,
+    check_adapter,
+    check_ids,
+    encode_pairs,
+    encode_prompts,
+    plain,
+    read_request,
+)
 from canaryjax.inference.sampling import SamplingSettings
 from canaryjax.keys import device_key
 from canaryjax.models.lora import Adapter
@@ -48,9 +58,10 @@ def logits(model: LoadedModel, ids: Sequence[Ids]) -> list[np.ndarray]:
       Per row float32 `(tokens, vocabulary)`, padded vocabulary rows included; entry t predicts token t + 1.
 
     Raises:
-      UserError: An empty row, or an id outside the vocabulary.
+      UserError: Anything but rows of whole numbers, an empty row, or an id outside the vocabulary.
     """
-    rows = [check_ids(row, model.config.vocab_size, f"row {i}") for i, row in enumerate(ids)]
+    given = as_entries(ids, "ids", "a list of lists of ids")
+    rows = [check_ids(row, model.config.vocab_size, f"row {i}") for i, row in enumerate(given)]
     # Full logits outweigh everything else here, so a batch is bounded by them.
     weight = max(1, model.config.vocab_size * 8192 // MOST_LOGITS)
     lengths = [round_up(len(row), FEWEST_TOKENS) for row in rows]
@@ -78,24 +89,24 @@ def score(
       model: From `load_model`.
       prompts: Texts, or lists of ids, one a prompt. A single text is a list of one.
       continuations: Per prompt one continuation, or a list of them; of the same kind as the prompts.
-      adapter: From `load_adapter`, or None for the base.
+      adapter: From `load_adapter` with this model, or None for the base.
 
     Returns:
       Per prompt its `TokenScores`, or a list of them where a list was given.
 
     Raises:
       UserError: Lists that do not match, an empty prompt or continuation, text without a tokenizer, an id outside the
-        vocabulary.
+        vocabulary, an adapter of another base.
       InvalidScore: A log-prob that is not finite.
     """
-    if isinstance(prompts, str):
-        prompts, continuations = [prompts], [continuations]
-    pairs = encode_pairs(model, prompts, continuations)
-    scores: list[Any] = [[] for _ in prompts]
+    check_adapter(adapter, model.config)
+    asked = read_request(prompts, continuations)
+    pairs = encode_pairs(model, asked)
+    scores: list[Any] = [[] for _ in asked.prompts]
     for pair, logps in zip(pairs, score_pairs(model, pairs, adapter), strict=True):
         _refuse_nonfinite(logps, f"a continuation of prompt {pair.prompt}")
         scores[pair.prompt].append(TokenScores(pair.continuation, logps, pair.text, pair.straddles))
-    return [s[0] if is_one(c) else s for s, c in zip(scores, continuations, strict=True)]
+    return [s[0] if one else s for s, one in zip(scores, asked.single, strict=True)]
 
 
 def score_pairs(model: LoadedModel, pairs: Sequence[Pair], adapter: Adapter | None = None) -> list[np.ndarray]:
@@ -146,21 +157,28 @@ def generate(
       model: From `load_model`.
       prompts: Texts, or lists of ids. A single text is a list of one.
       max_new_tokens: At most so many tokens, the end-of-sequence token included.
-      temperature: 0 takes the most probable token each time.
+      temperature: 0, and anything below 1e-6, takes the most probable token each time; at most 1e6.
       top_p: Samples from the most probable tokens that together reach this mass.
       num_samples: Completions a prompt.
       seed: Any integer.
-      adapter: From `load_adapter`, or None for the base.
+      adapter: From `load_adapter` with this model, or None for the base.
 
     Returns:
       Per prompt a list of `num_samples` completions.
 
     Raises:
-      UserError: A setting out of range, an empty prompt, text without a tokenizer, an id outside the vocabulary.
+      UserError: A setting out of range, an empty prompt, text without a tokenizer, an id outside the vocabulary, an
+        adapter of another base.
       InvalidScore: A log-prob that is not finite: what was sampled then means nothing either.
     """
-    settings = SamplingSettings(num_samples, max_new_tokens, float(temperature), float(top_p), tuple(model.eos_ids))
-    rows = encode_prompts(model, [prompts] if isinstance(prompts, str) else prompts)
+    check_adapter(adapter, model.config)
+    num_samples, max_new_tokens, temperature, top_p, seed = map(
+        plain, (num_samples, max_new_tokens, temperature, top_p, seed)
+    )
+    settings = SamplingSettings(num_samples, max_new_tokens, temperature, top_p, tuple(model.eos_ids))
+    if type(seed) is not int:
+        raise UserError(f"expected seed to be a whole number, found {seed!r}; pass an int")
+    rows = encode_prompts(model, prompts)
     keys = jax.vmap(partial(jax.random.fold_in, device_key(seed, "generate")))(jnp.arange(max(len(rows), 1)))
     lengths = [round_up(len(row), FEWEST_TOKENS) for row in rows]
     found: list[Any] = [None] * len(rows)

@@ -1,7 +1,8 @@
 """Prompts and continuations as the caller gave them -> checked ids: JAX would clamp a wrong id without a word."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from canaryjax.data.prompts import PromptParts
 from canaryjax.data.tokens import JointText, encode_joint_batch
 from canaryjax.errors import UserError
+from canaryjax.models.config import ModelConfig
+from canaryjax.models.lora import Adapter, projection_shapes
 from canaryjax.weights.checkpoint import LoadedModel
 
 Ids = Sequence[int] | np.ndarray
@@ -32,13 +35,69 @@ class Pair:
     straddles: bool
 
 
+@dataclass(frozen=True)
+class Request:
+    """What is to be scored, as lists.
+
+    Attributes:
+      prompts: One entry a prompt.
+      continuations: Per prompt its continuations.
+      single: Per prompt whether one continuation was given rather than a list of them.
+    """
+
+    prompts: list[Any]
+    continuations: list[list[Any]]
+    single: list[bool]
+
+
+def plain(value: Any) -> Any:
+    """The Python number of a NumPy or JAX scalar; anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
+
+
+def as_entries(given: Any, what: str, expected: str) -> list[Any]:
+    """The entries of a list, tuple, array or iterator; text, sets and mappings have none in an order that counts."""
+    listed = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, Set))
+    if not listed or getattr(given, "ndim", 1) == 0:
+        raise UserError(f"expected {what} as {expected}, found {_shown(given)}; pass a list")
+    return list(given)
+
+
+def check_adapter(adapter: Any, config: ModelConfig) -> None:
+    """Raises UserError, naming the first array that does not fit, unless an adapter is None or belongs to the model."""
+    if adapter is None:
+        return
+    if not isinstance(adapter, Adapter):
+        raise UserError(f"expected an adapter from load_adapter, or None, found {_shown(adapter)}; load it first")
+    shapes = projection_shapes(config)
+    for name, pair in adapter.layers.items():
+        if name not in shapes:
+            raise UserError(f"expected projections among {list(shapes)} in the adapter, found {name!r}; load it again")
+        size_in, size_out = shapes[name]
+        rank = pair.a.shape[-1] if pair.a.ndim else 0
+        for part, array, shape in (
+            ("a", pair.a, (config.num_layers, size_in, rank)),
+            ("b", pair.b, (config.num_layers, rank, size_out)),
+        ):
+            if array.shape != shape:
+                raise UserError(
+                    f"expected {name}.{part} of the adapter of shape {shape}, found {array.shape}; use the base it was "
+                    "trained on, and one policy at a time"
+                )
+
+
 def check_ids(ids: Any, vocab_size: int, what: str) -> np.ndarray:
     """int32 array of the ids; raises UserError naming the first that is no id of the model, or when there is none."""
-    if len(ids) == 0:
+    stacked = getattr(ids, "ndim", 0) > 0
+    flat = np.asarray(ids) if stacked else as_entries(ids, what, "a flat list of token ids")
+    if len(flat) == 0:
         raise UserError(f"expected {what} of at least one token, found none; give it some text or ids")
-    array = np.asarray(ids)
+    try:
+        array = np.asarray(flat)
+    except ValueError:  # lists of several lengths among them
+        array = np.zeros((0, 0))
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise UserError(f"expected {what} to be a flat list of token ids, found {_shown(ids)}; pass integers")
+        raise UserError(f"expected {what} as a flat list of token ids, found {_shown(ids)}; pass integers")
     wrong = np.flatnonzero((array < 0) | (array >= vocab_size))
     if wrong.size:
         raise UserError(
@@ -48,38 +107,54 @@ def check_ids(ids: Any, vocab_size: int, what: str) -> np.ndarray:
     return array.astype(np.int32)
 
 
-def encode_prompts(model: LoadedModel, prompts: Sequence[str] | Sequence[Ids]) -> list[np.ndarray]:
+def _as_prompts(prompts: Any) -> list[Any]:
+    return [prompts] if isinstance(prompts, str) else as_entries(prompts, "prompts", "texts or lists of ids")
+
+
+def encode_prompts(model: LoadedModel, prompts: Sequence[str] | Sequence[Ids] | str) -> list[np.ndarray]:
     """Ids of each prompt, given as texts or as ids."""
-    if not _texts(prompts, "prompts"):
-        return [check_ids(ids, model.config.vocab_size, f"prompt {i}") for i, ids in enumerate(prompts)]
-    encoded = _tokenizer(model).encode_batch(prompts)  # type: ignore[arg-type]
+    given = _as_prompts(prompts)
+    if not _texts(given, "prompts"):
+        return [check_ids(ids, model.config.vocab_size, f"prompt {i}") for i, ids in enumerate(given)]
+    encoded = _tokenizer(model).encode_batch(given)
     return [check_ids(found.ids, model.config.vocab_size, f"prompt {i}") for i, found in enumerate(encoded)]
 
 
-def is_one(continuation: Any) -> bool:
-    """Whether a prompt's entry is one continuation (a text, a list of ids) rather than a list of them."""
-    if isinstance(continuation, str):
-        return True
-    return len(continuation) > 0 and isinstance(continuation[0], int | np.integer)
+def read_request(prompts: Any, continuations: Any) -> Request:
+    """Prompts and their continuations as lists; a single text is a list of one prompt.
 
-
-def encode_pairs(model: LoadedModel, prompts: Sequence[Any], continuations: Sequence[Any]) -> list[Pair]:
-    """Every (prompt, continuation) in order; texts are tokenised as one string and then cut.
-
-    Raises UserError for lists of different length, an empty prompt or continuation, a text without a tokenizer, an id
-    outside the vocabulary.
+    Raises UserError for lists of different length, a prompt without continuations, or what is no list at all.
     """
-    if len(prompts) != len(continuations):
+    given = _as_prompts(prompts)
+    entries = (
+        [continuations]
+        if isinstance(prompts, str)
+        else as_entries(continuations, "continuations", "one entry a prompt, each a text, a list of ids or several")
+    )
+    if len(given) != len(entries):
         raise UserError(
-            f"expected one entry of continuations for each prompt, found {len(continuations)} for {len(prompts)}; "
+            f"expected one entry of continuations for each prompt, found {len(entries)} for {len(given)}; "
             f"make the lists match"
         )
-    flat = []
-    for index, entry in enumerate(continuations):
-        several = [entry] if is_one(entry) else list(entry)
-        if not several:
-            raise UserError(f"expected at least one continuation for prompt {index}, found none; drop the prompt")
-        flat += [(index, continuation) for continuation in several]
+    several, single = [], []
+    for index, entry in enumerate(entries):
+        own = entry
+        if not isinstance(entry, str):
+            own = as_entries(entry, f"the continuation of prompt {index}", "a text, a list of ids, or several of them")
+            if not own:
+                raise UserError(f"expected at least one continuation for prompt {index}, found none; drop the prompt")
+        single.append(isinstance(own, str) or isinstance(plain(own[0]), Number))
+        several.append([own] if single[-1] else own)
+    return Request(given, several, single)
+
+
+def encode_pairs(model: LoadedModel, request: Request) -> list[Pair]:
+    """Every (prompt, continuation) in order; texts are tokenised as one string and then cut.
+
+    Raises UserError for an empty prompt or continuation, a text without a tokenizer, an id outside the vocabulary.
+    """
+    prompts = request.prompts
+    flat = [(index, own) for index, several in enumerate(request.continuations) for own in several]
     as_text = _texts(prompts, "prompts")
     if _texts([continuation for _, continuation in flat], "continuations") != as_text:
         raise UserError(

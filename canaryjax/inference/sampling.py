@@ -1,6 +1,7 @@
 """The law that tokens are drawn from, and the log-prob under exactly that law."""
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,10 @@ from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 
 EXCLUDED = -1e30  # finite: no NaN, and no noise lifts it
+# Below this, logits that float32 can tell apart leave nothing to chance; further down their quotient would pass the
+# excluded rows' value, and end at infinity or NaN.
+GREEDY_BELOW = 1e-6
+HIGHEST_TEMPERATURE = 1e6  # uniform long before; float32 ends at 3e38
 
 
 @dataclass(frozen=True)
@@ -18,7 +23,8 @@ class SamplingSettings:
     Attributes:
       num_samples: Continuations of each context (g).
       max_new_tokens: Length of the buffers (t); an end-of-sequence token counts.
-      temperature: 0 takes the most probable token; otherwise logits are divided by it.
+      temperature: 0, and what is below `GREEDY_BELOW`, takes the most probable token; otherwise logits are divided by
+        it.
       top_p: Keep the most probable tokens that together reach this mass (Holtzman et al. 2020); 1 keeps all. Of tokens
         equally probable at the boundary all are kept.
       eos_ids: Tokens that end a continuation; they are part of it.
@@ -32,14 +38,27 @@ class SamplingSettings:
 
     def __post_init__(self):
         for name in ("num_samples", "max_new_tokens"):
-            if getattr(self, name) < 1:
-                raise UserError(f"expected {name} of at least 1, found {getattr(self, name)}; raise it")
-        if not 0 <= self.temperature < float("inf"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise UserError(f"expected {name} to be a whole number, found {value!r}; pass an int")
+            if value < 1:
+                raise UserError(f"expected {name} of at least 1, found {value}; raise it")
+        for name in ("temperature", "top_p"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise UserError(f"expected {name} to be a number, found {value!r}; pass a float")
+        if not 0 <= self.temperature <= HIGHEST_TEMPERATURE:
             raise UserError(
-                f"expected a temperature of 0 or more, found {self.temperature}; 0 is greedy, 1 the model's"
+                f"expected a temperature of 0 or more, found {self.temperature}; 0 is greedy, 1 the model's, "
+                f"{HIGHEST_TEMPERATURE:g} the highest"
             )
         if not 0 < self.top_p <= 1:
             raise UserError(f"expected top_p in (0, 1], found {self.top_p}; 1 keeps every token")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether there is no choice."""
+        return self.temperature < GREEDY_BELOW
 
 
 def sampling_logits(logits: jax.Array, settings: SamplingSettings, config: ModelConfig) -> jax.Array:
@@ -47,7 +66,7 @@ def sampling_logits(logits: jax.Array, settings: SamplingSettings, config: Model
 
     Args:
       logits: float32 `[..., v]`, the model's own.
-      settings: Temperature above 0.
+      settings: Not greedy.
       config: Says which rows are padding.
 
     Returns:
@@ -58,8 +77,9 @@ def sampling_logits(logits: jax.Array, settings: SamplingSettings, config: Model
         logits = jnp.where(jnp.arange(config.vocab_size) < config.real_vocab_size, logits, EXCLUDED)
     if settings.top_p < 1:
         falling = -jnp.sort(-jax.nn.softmax(logits, axis=-1), axis=-1)
-        before = jnp.cumsum(falling, axis=-1) - falling  # mass of the more probable ones; the first is always kept
+        before = jnp.cumsum(falling, axis=-1) - falling  # mass of the more probable ones
         least = jnp.where(before < settings.top_p, falling, jnp.inf).min(axis=-1, keepdims=True)
+        least = jnp.minimum(least, falling[..., :1])  # the first is kept, also where float32 takes top_p for 0
         logits = jnp.where(jax.nn.softmax(logits, axis=-1) >= least, logits, EXCLUDED)
     return logits
 
@@ -74,7 +94,7 @@ def _argmax(x: jax.Array) -> jax.Array:
 def sample_tokens(
     keys: jax.Array, logits: jax.Array, settings: SamplingSettings, config: ModelConfig
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Draws one token for each continuation (Gumbel's maximum), or takes the best one at temperature 0.
+    """Draws one token for each continuation (Gumbel's maximum), or takes the best one where the law is greedy.
 
     Args:
       keys: `[b]`, one key a context: what a row draws depends on no other row.
@@ -83,15 +103,15 @@ def sample_tokens(
       config: The model's configuration.
 
     Returns:
-      ids int32, log-probs under the sampled law (0 at temperature 0: there is no other choice), and log-probs under the
-      model's own law, each `[b, g]`.
+      ids int32, log-probs under the sampled law (0 where it is greedy: there is no other choice), and log-probs under
+      the model's own law, each `[b, g]`.
     """
     raw = jax.nn.log_softmax(logits, axis=-1)
 
     def of_chosen(logps, ids):
         return jnp.take_along_axis(logps, ids[..., None], axis=-1)[..., 0]
 
-    if settings.temperature == 0:
+    if settings.greedy:
         ids = _argmax(logits[..., : config.real_vocab_size])
         return ids, jnp.zeros(ids.shape, jnp.float32), of_chosen(raw, ids)
     plain = settings.temperature == 1 and settings.top_p == 1 and config.real_vocab_size == config.vocab_size
