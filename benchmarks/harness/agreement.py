@@ -8,7 +8,7 @@ import numpy as np
 # What a side answers, by name. The name's last word says how two are compared:
 #   logps      arrays of log-probs, nats: the largest difference, relative where they are large
 #   ids        arrays of token ids: the share that differs
-#   loss       numbers: the relative difference
+#   loss, norm numbers, or an array of them: the largest relative difference
 #   gradients  tensors by name: the worst tensor's difference, relative to its norm
 Answers = Mapping[str, Any]
 
@@ -16,6 +16,7 @@ TOLERANCES = {
     "logps": 1e-5,  # of max(1, |log-prob|), per token, float32
     "ids": 0.0,
     "loss": 1e-4,
+    "norm": 1e-4,
     "gradients": 2e-5,  # a gradient passes through every layer above it, forward and backward
 }
 
@@ -58,8 +59,11 @@ def _of_ids(ours: Any, theirs: Any) -> float:
     return float((ours != theirs).mean()) if ours.shape == theirs.shape and ours.size else float("inf")
 
 
-def _of_losses(ours: Any, theirs: Any) -> float:
-    return abs(float(ours) - float(theirs)) / abs(float(theirs)) if float(theirs) else float("inf")
+def _of_numbers(ours: Any, theirs: Any) -> float:
+    ours, theirs = np.atleast_1d(np.asarray(ours, np.float64)), np.atleast_1d(np.asarray(theirs, np.float64))
+    if ours.shape != theirs.shape or not theirs.all():
+        return float("inf")
+    return float((np.abs(ours - theirs) / np.abs(theirs)).max())
 
 
 def _of_gradients(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarray]) -> float:
@@ -69,4 +73,5 @@ def _of_gradients(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarra
     return float(np.max([np.linalg.norm(ours[name] - theirs[name]) / np.linalg.norm(theirs[name]) for name in theirs]))
 
 
-_DIFFERENCES = {"logps": _of_logps, "ids": _of_ids, "loss": _of_losses, "gradients": _of_gradients}
+_DIFFERENCES = {"logps": _of_logps, "ids": _of_ids, "gradients": _of_gradients}
+_DIFFERENCES |= {"loss": _of_numbers, "norm": _of_numbers}

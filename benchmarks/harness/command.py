@@ -12,6 +12,8 @@ from canaryjax.cli.startup import prepare
 from canaryjax.errors import UserError
 from harness.shape import DEFAULT, TINY, Shape
 
+SIZES = tuple(field.name for field in dataclasses.fields(Shape))
+
 
 @dataclass(frozen=True)
 class Options:
@@ -35,7 +37,11 @@ class Options:
 
 
 def parse(
-    description: str, peers: Sequence[str], arguments: Sequence[str] | None, defaults: Shape = DEFAULT
+    description: str | None,
+    peers: Sequence[str],
+    arguments: Sequence[str] | None,
+    defaults: Shape = DEFAULT,
+    sizes: Sequence[str] = SIZES,
 ) -> Options:
     """Reads the command line.
 
@@ -44,9 +50,10 @@ def parse(
       peers: Names that `--against` takes.
       arguments: The words; None takes the process's own.
       defaults: Sizes where neither `--tiny` nor an option says otherwise.
+      sizes: Names of those that have an option.
     """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--against", default="", metavar="PEER[,PEER]", help=f"among {', '.join(peers)}")
+    parser.add_argument("--against", default="", metavar="PEER[,PEER]", help=f"among {', '.join(peers) or 'none'}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too, one object a line")
     parser.add_argument("--repeats", type=_count, help="timed runs of each side, of which the median is taken")
     parser.add_argument("--threads", type=_count, help="cores to use; all that this process may use by default")
@@ -66,7 +73,7 @@ def parse(
         _use_threads(given.threads)
     prepare()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is on this machine; no trainer needs to ask
-    changed = {f.name: getattr(given, f.name) for f in dataclasses.fields(Shape) if getattr(given, f.name) is not None}
+    changed = {size: getattr(given, size) for size in sizes if getattr(given, size) is not None}
     return Options(
         against=against,
         json=given.json,

@@ -47,14 +47,14 @@ def result(
       name: Of the benchmark.
       shape: Sizes by name.
       surroundings: From `environment`.
-      ours: Seconds of each run of ours.
+      ours: Seconds of each run of ours; none where nothing is timed.
       detail: What else was measured on our side.
       peer: Whom ours was compared with; empty when with nobody.
       theirs: Seconds of each run of the peer.
       agreement: Whether both computed the same.
       skipped: Why the peer was not run.
     """
-    ours_s = statistics.median(ours)
+    ours_s = statistics.median(ours) if ours else None
     peer_s = statistics.median(theirs) if theirs else None
     sound = agreement is not None and agreement.holds
     return {
@@ -65,7 +65,7 @@ def result(
         "ours_s": ours_s,
         "peer": peer or None,
         "peer_s": peer_s,
-        "ratio": peer_s / ours_s if peer_s is not None and sound else None,
+        "ratio": peer_s / ours_s if peer_s and ours_s and sound else None,
         "agreement": None if agreement is None else agreement.record(),
         "skipped": skipped,
         "runs": {"ours_s": list(ours), "peer_s": list(theirs)},

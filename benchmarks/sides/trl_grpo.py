@@ -117,7 +117,7 @@ def _adapter(case: GrpoCase) -> LoraConfig:
     modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     ours = case.settings.adapter
     return LoraConfig(
-        r=ours.rank, lora_alpha=ours.alpha, lora_dropout=0.0, target_modules=modules, task_type="CAUSAL_LM"
+        r=ours.rank, lora_alpha=int(ours.alpha), lora_dropout=0.0, target_modules=modules, task_type="CAUSAL_LM"
     )
 
 

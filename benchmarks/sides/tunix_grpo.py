@@ -64,7 +64,8 @@ class TunixGrpo:
         }
 
     def _ask(self, command: str):
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         print(command, file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         if not line:

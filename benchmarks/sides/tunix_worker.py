@@ -6,7 +6,6 @@ file of arrays) and `seconds` (one step of the learner's own loop).
 
 import json
 import os
-import re
 import sys
 import threading
 import time
@@ -111,7 +110,10 @@ class Worker:
             gradient = nnx.jit(nnx.value_and_grad(loss, argnums=nnx.DiffState(0, nnx.LoRAParam)))
             value, found = gradient(self.policy)
         tensors = {_peft_name(path): _peft_layout(path, leaf.get_value()) for path, leaf in nnx.to_flat_state(found)}
-        np.savez(file, **tensors, loss=float(value), reference_logps=np.asarray(reference) * self.batch["mask"])
+        tensors["loss"] = np.asarray(value)
+        tensors["reference_logps"] = np.asarray(reference) * self.batch["mask"]
+        with file.open("wb") as stream:
+            np.savez(stream, **tensors)  # type: ignore[arg-type]  # names are free, but for two that are not used
 
 
 def _config(case) -> qwen2.ModelConfig:
@@ -174,7 +176,7 @@ def _reward(prompts, completions, **_):
 
 def _peft_name(path: tuple) -> str:
     _, layer, block, projection, leaf = path
-    which = re.fullmatch(r"\w+_lora_([ab])", leaf)[1].upper()
+    which = leaf[-1].upper()
     place = "self_attn" if block == "attn" else "mlp"
     return f"base_model.model.model.layers.{layer}.{place}.{projection}.lora_{which}.weight"
 
@@ -191,9 +193,12 @@ def main() -> None:
     os.dup2(2, 1)  # whatever the learner prints must not stand between the answers
     worker = Worker(Path(sys.argv[1]))
     for line in sys.stdin:
-        command, *arguments = line.split(maxsplit=1)
-        found = worker.seconds() if command == "seconds" else worker.answers(Path(arguments[0].strip()))
-        print(json.dumps(found), file=answers_to, flush=True)
+        command, _, argument = line.strip().partition(" ")
+        if command == "answers":
+            worker.answers(Path(argument))
+            print("null", file=answers_to, flush=True)
+        else:
+            print(json.dumps(worker.seconds()), file=answers_to, flush=True)
     os._exit(0)
 
 
