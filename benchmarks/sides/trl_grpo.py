@@ -5,8 +5,8 @@ import tempfile
 import numpy as np
 import torch
 from datasets import Dataset
-from peft import LoraConfig, load_peft_weights, set_peft_model_state_dict
-from transformers import AutoTokenizer, TrainerCallback
+from peft import load_peft_weights, set_peft_model_state_dict
+from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from harness.agreement import Answers
@@ -14,20 +14,7 @@ from harness.model import as_text
 from harness.stepper import Stepper
 from sides.grpo_case import GrpoCase, reward_of
 from sides.torch_model import gradients_of, load_base
-
-STEPS = 1000
-
-
-class _Turns(TrainerCallback):
-    """Holds the trainer between steps."""
-
-    stepper: Stepper
-
-    def on_step_begin(self, *_, **__):
-        self.stepper.step_begins()
-
-    def on_step_end(self, *_, **__):
-        self.stepper.step_ends()
+from sides.trl_turns import Turns, lora, plain_settings
 
 
 class TrlGrpo:
@@ -35,7 +22,7 @@ class TrlGrpo:
 
     def __init__(self, case: GrpoCase) -> None:
         self.case = case
-        turns = _Turns()
+        turns = Turns()
         self.trainer = GRPOTrainer(
             model=load_base(case.model),
             reward_funcs=_reward,
@@ -43,7 +30,7 @@ class TrlGrpo:
             train_dataset=Dataset.from_dict({"prompt": [as_text(case.context)]}),
             processing_class=AutoTokenizer.from_pretrained(case.tokenizer),
             callbacks=[turns],
-            peft_config=_adapter(case),
+            peft_config=lora(case.shape.rank, "CAUSAL_LM"),
         )
         # Given a model that has an adapter, TRL takes a copy of that adapter as its reference; the base is meant.
         set_peft_model_state_dict(self.trainer.model, load_peft_weights(str(case.adapter), device="cpu"))
@@ -82,13 +69,11 @@ class TrlGrpo:
 
 
 def _settings(case: GrpoCase) -> GRPOConfig:
-    """The same step as ours: float32 on the CPU, nothing recomputed, no logging, no saving."""
+    """The same step as ours."""
     ours, group = case.settings, case.shape.group
     return GRPOConfig(
         output_dir=tempfile.mkdtemp(),
-        max_steps=STEPS,
         per_device_train_batch_size=group,
-        gradient_accumulation_steps=1,
         num_generations=group,
         max_completion_length=case.shape.completion,
         beta=ours.kl_coefficient,
@@ -99,25 +84,9 @@ def _settings(case: GrpoCase) -> GRPOConfig:
         scale_rewards="group",
         temperature=ours.temperature,
         learning_rate=ours.optimizer.learning_rate,
-        lr_scheduler_type="constant",
         weight_decay=ours.optimizer.weight_decay,
         max_grad_norm=ours.optimizer.max_grad_norm,
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        dataloader_pin_memory=False,
-        logging_strategy="no",
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )
-
-
-def _adapter(case: GrpoCase) -> LoraConfig:
-    modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    ours = case.settings.adapter
-    return LoraConfig(
-        r=ours.rank, lora_alpha=int(ours.alpha), lora_dropout=0.0, target_modules=modules, task_type="CAUSAL_LM"
+        **plain_settings(),
     )
 
 
