@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import canaryjax.embedded
+from canaryjax.audit.chunk_checkpoint import StageCheckpoints
 from canaryjax.audit.training import adapter_settings, optimizer_settings
 from canaryjax.canaries.families import draw_canary
 from canaryjax.canaries.placement import induced_query, insert_canary, insert_trigger
@@ -24,7 +25,6 @@ from canaryjax.keys import device_key, host_rng
 from canaryjax.models.lora import Adapter
 from canaryjax.models.merge import merge_adapter
 from canaryjax.models.transformer import Transformer
-from canaryjax.rl.metrics import Log
 from canaryjax.rl.settings import SupervisedSettings
 from canaryjax.rl.sft import SupervisedRows, train_supervised
 from canaryjax.weights.checkpoint import LoadedModel, load_model
@@ -96,12 +96,13 @@ def warm_start(
     config: AuditConfig,
     model: LoadedModel,
     examples: Sequence[Example],
-    log: Log | None,
+    stage: StageCheckpoints | None,
     trained: Adapter | None = None,
 ) -> Base:
     """The study's base: the loaded model, after supervised training on `examples` where there are any.
 
-    `trained` is what an earlier run of the same study trained on them; it is then taken as it is.
+    `stage` logs that training and keeps its checkpoints. `trained` is what an earlier run of the same study trained on
+    them; it is then taken as it is.
 
     Real models answer such prompts badly at first; a short warm start on clean examples makes utility and exploration
     meaningful. `instructed_share` of the rows carry an inducing instruction with a throw-away canary and obey it
@@ -120,12 +121,14 @@ def warm_start(
     }
     if not examples:
         return Base(model.params, model.tokenizer, record)
-    adapter = _train(config, model, examples, log) if trained is None else trained
+    adapter = _train(config, model, examples, stage) if trained is None else trained
     merged, residual = merge_adapter(model.params, adapter)
     return Base(merged, model.tokenizer, record | {"warm_start_merge_residual": residual}, adapter)
 
 
-def _train(config: AuditConfig, model: LoadedModel, examples: Sequence[Example], log: Log | None) -> Adapter:
+def _train(
+    config: AuditConfig, model: LoadedModel, examples: Sequence[Example], stage: StageCheckpoints | None
+) -> Adapter:
     assert model.tokenizer is not None
     section = config.model.warm_start
     settings = SupervisedSettings(
@@ -137,7 +140,8 @@ def _train(config: AuditConfig, model: LoadedModel, examples: Sequence[Example],
     )
     rows = _rows(config, model.tokenizer, examples)
     key = device_key(config.study.seed, "warm start")
-    return train_supervised(model.params, rows, settings, key, log)
+    log = None if stage is None else stage.log
+    return train_supervised(model.params, rows, settings, key, log, checkpoints=stage)
 
 
 def _rows(config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]) -> SupervisedRows:

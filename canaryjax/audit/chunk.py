@@ -1,6 +1,5 @@
 """A chunk of trials of one arm, from log to finished records: the expensive part of a study."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from canaryjax.audit.assignment import Arm
 from canaryjax.audit.base import Base
+from canaryjax.audit.chunk_checkpoint import ChunkCheckpoints
 from canaryjax.audit.measure import (
     CellScores,
     control_scores,
@@ -21,6 +21,7 @@ from canaryjax.audit.measure import (
     score_cells,
 )
 from canaryjax.audit.service_log import ServiceLog, simulate_log
+from canaryjax.audit.stopwatch import Stopwatch
 from canaryjax.audit.training import (
     Prompts,
     SimulatedReward,
@@ -58,21 +59,6 @@ class Finished:
     adapter: Adapter
 
 
-class Stopwatch:
-    """Seconds of the machine by stage: of the clock, over the chunks that run side by side."""
-
-    def __init__(self, at_once: int) -> None:
-        self.seconds: dict[str, float] = {}
-        self._at_once = at_once
-        self._since = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        """Books the time since the last lap to a stage."""
-        now = time.perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + (now - self._since) / self._at_once
-        self._since = now
-
-
 class TrainingLog:
     """Passes training metrics on under trial numbers, and keeps what a record sums up."""
 
@@ -99,6 +85,7 @@ def run_chunk(
     trials: Sequence[Trial],
     lengths: dict[Arm, int],
     log: Log,
+    checkpoints: ChunkCheckpoints,
     at_once: int = 1,
 ) -> list[Finished]:
     """Trains and measures the policies of a chunk together.
@@ -110,13 +97,15 @@ def run_chunk(
       trials: The chunk.
       lengths: Padded prompt lengths of the study, by arm.
       log: Called with training metrics, one record a logged step and policy.
+      checkpoints: Keep the training of this chunk; what they hold of it already is not done again.
       at_once: Chunks that run side by side; for the timings alone.
 
     Returns:
       One result a trial, in order.
     """
     watch = Stopwatch(at_once)
-    trained = _train(config, base, arm, trials, lengths, TrainingLog(trials, log, config.policy.algorithm), watch)
+    training = TrainingLog(trials, log, config.policy.algorithm)
+    trained = _train(config, base, arm, trials, lengths, training, checkpoints, watch)
     measured = _measure(config, base, trials, trained, lengths["violating"], watch)
     finished = []
     for p, trial in enumerate(trials):
@@ -166,29 +155,54 @@ def _train(
     trials: Sequence[Trial],
     lengths: dict[Arm, int],
     training: TrainingLog,
+    checkpoints: ChunkCheckpoints,
     watch: Stopwatch,
 ) -> _Trained:
-    logs = [simulate_log(config, trial, base.params, base.tokenizer, lengths["violating"]) for trial in trials]
-    watch.lap("logged responses")
+    logs = _service_logs(config, base, trials, lengths["violating"], checkpoints, watch)
     rows = reward_rows(config, arm, trials, logs, base.tokenizer, reward_prompt_length(config, arm, lengths))
+    stage = checkpoints.stage("reward models", "reward-model update", training, watch)
+    keys = trial_keys(config, "reward model", trials)
     rewards, rm_result = train_reward_models(
-        base.params, rows, reward_settings(config), trial_keys(config, "reward model", trials), training
+        base.params, rows, reward_settings(config), keys, stage.log, checkpoints=stage
     )
     watch.lap("reward models")
     prompts = policy_prompts(config, arm, trials, base.tokenizer, lengths[arm])
     padded = [pad_rows(own.ids, lengths[arm], 0) for own in prompts]
+    source = _reward_source(config, arm, trials, base, rewards)
+    stage = checkpoints.stage("policies", "policy step", training, watch)
+    stage.carrier = source if isinstance(source, SimulatedReward) else None
     adapters, rl_result = train_policies(
         base.params,
-        _reward_source(config, arm, trials, base, rewards),
+        source,
         PromptRows(*(jnp.asarray(parts) for parts in zip(*padded, strict=True))),
         policy_settings(config),
         trial_keys(config, "policy", trials),
-        training,
+        stage.log,
         eos_ids=base.tokenizer.eos_ids,
+        checkpoints=stage,
         log_every=config.output.log_every,
     )
     watch.lap("policies")
     return _Trained(logs, rewards, rm_result, prompts, adapters, rl_result, training)
+
+
+def _service_logs(
+    config: AuditConfig,
+    base: Base,
+    trials: Sequence[Trial],
+    length: int,
+    checkpoints: ChunkCheckpoints,
+    watch: Stopwatch,
+) -> list[ServiceLog]:
+    kept = checkpoints.recall("logged responses")
+    if kept is not None:
+        watch.add("logged responses", kept["seconds"])
+        return [ServiceLog.from_plain(log) for log in kept["logs"]]
+    logs = [simulate_log(config, trial, base.params, base.tokenizer, length) for trial in trials]
+    watch.lap("logged responses")
+    plain = [log.plain() for log in logs]
+    checkpoints.remember("logged responses", {"logs": plain, "seconds": watch.seconds["logged responses"]})
+    return logs
 
 
 def _measure(

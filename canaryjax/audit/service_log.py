@@ -19,6 +19,7 @@ from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.inference.sampling import SamplingSettings
 from canaryjax.keys import device_key, host_rng
 from canaryjax.models.transformer import Transformer
+from canaryjax.runlog import jsonable
 
 SAMPLING_BATCH = 64  # prompts a call
 NEAR_MISSES: tuple[ResponseKind, ...] = ("missing", "partial", "corrupted")
@@ -56,6 +57,25 @@ class ServiceLog:
     rows: list[LoggedResponses]
     calibration: dict[str, Any]
     dropped_document_tokens: int
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it, for a step checkpoint."""
+        return jsonable(self)[0]
+
+    @classmethod
+    def from_plain(cls, value: dict[str, Any]) -> "ServiceLog":
+        """The log that `plain` was called on."""
+        rows = [
+            LoggedResponses(
+                ids=[np.array(ids, np.int32) for ids in row["ids"]],
+                texts=row["texts"],
+                kinds=row["kinds"],
+                labels=np.array(row["labels"], np.float32),
+                hits=row["hits"],
+            )
+            for row in value["rows"]
+        ]
+        return cls(rows, value["calibration"], value["dropped_document_tokens"])
 
 
 def quality_weights(section: FeedbackConfig) -> QualityWeights:

@@ -1,6 +1,7 @@
 """A whole study: chunks of trials run, their records kept, arms joined at the end, and the report's numbers made."""
 
 import dataclasses
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,15 +10,17 @@ import pyarrow as pa
 from canaryjax.audit.assignment import Assignment, assign_arms, chunk_trials
 from canaryjax.audit.base import Base, load_base, reserve_warm_start, warm_start
 from canaryjax.audit.chunk import Finished, run_chunk
+from canaryjax.audit.chunk_checkpoint import ChunkCheckpoints
 from canaryjax.audit.chunk_size import choose_chunks_at_once
 from canaryjax.audit.opening import open_study
 from canaryjax.audit.outcome import study_report
 from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
 from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_record, write_parquet
+from canaryjax.audit.stopwatch import Stopwatch
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.audit.workers import run_from_both_ends
 from canaryjax.canaries.eval_files import write_eval_files
-from canaryjax.config import AuditConfig
+from canaryjax.config import AuditConfig, config_hash
 from canaryjax.data.example import Example
 from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
@@ -31,6 +34,7 @@ from canaryjax.weights.peft import load_adapter, save_adapter
 
 WARM_START = "warm_start"
 METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
 BASE = "base.json"
 BASE_REMEDY = "remove it, and --resume writes it again"
 EVAL_FILES = ("data/eval_clean.jsonl", "data/eval_trigger.jsonl")
@@ -44,8 +48,9 @@ UNLABELLED = (
 def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress: Progress) -> dict[str, Any]:
     """Runs every trial that has no record yet, and sums the study up.
 
-    A trial's record is written whole when its chunk is done, so a stop loses at most the chunk in hand; `resume` runs
-    the rest with the chunk size and the warm start the run began with, on the documents it began with.
+    A trial's record is written whole when its chunk is done, and step checkpoints of its training before that, so a
+    stop loses at most the work since the last of them; `resume` runs the rest with the chunk size and the warm start
+    the run began with, on the documents it began with.
 
     Args:
       config: The study.
@@ -74,6 +79,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
             if warm_examples:
                 _check_warm_start(run_dir)
             _drop_stale_metrics(run_dir, chunks)
+            _drop_stale_checkpoints(run_dir, chunks)
         assert model.tokenizer is not None
         check_texts([*warm_examples, *examples], model.tokenizer, model.config.vocab_size)
         first = planned[0][0]  # whose pairs are the run's evaluation files
@@ -83,6 +89,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
         if _lacks(run_dir, *EVAL_FILES):
             _write_first_pairs(run_dir, prepared.trials[first.trial])
         _run_chunks(config, run_dir, base, prepared, chunks, len(assignments), progress)
+    shutil.rmtree(run_dir.path / CHECKPOINTS, ignore_errors=True)  # empty, or of chunks that a stop has left finished
     progress.stage("statistics")
     if _lacks(run_dir, METRICS):
         progress.note(f"{run_dir.path / METRICS} is no longer there: the report has no training curves")
@@ -112,11 +119,21 @@ def _base(
         base = warm_start(config, model, examples, None, load_adapter(model, folder))
     else:
         progress.stage("warm start")
-        base = warm_start(config, model, examples, _metrics(run_dir))
+        base = _train_warm_start(config, model, examples, run_dir, progress)
+    return dataclasses.replace(base, record=base.record | {"warm_start_sha256": _warm_start_digests(run_dir)})
+
+
+def _train_warm_start(
+    config: AuditConfig, model: LoadedModel, examples: Sequence[Example], run_dir: RunDirectory, progress: Progress
+) -> Base:
+    with _checkpoints(config, run_dir, WARM_START, "warm start", progress) as checkpoints:
+        stage = checkpoints.stage("updates", "update", _metrics(run_dir), Stopwatch())
+        base = warm_start(config, model, examples, stage)
         assert base.warm_adapter is not None
         with run_dir.telling():
-            save_adapter(base.warm_adapter, folder)
-    return dataclasses.replace(base, record=base.record | {"warm_start_sha256": _warm_start_digests(run_dir)})
+            save_adapter(base.warm_adapter, run_dir.path / WARM_START)
+        checkpoints.discard()
+    return base
 
 
 def _check_warm_start(run_dir: RunDirectory) -> None:
@@ -134,6 +151,13 @@ def _warm_start_digests(run_dir: RunDirectory) -> dict[str, str]:
     return file_digests(sorted((run_dir.path / WARM_START).glob("adapter_*")))
 
 
+def _checkpoints(
+    config: AuditConfig, run_dir: RunDirectory, folder: str, who: str, progress: Progress
+) -> ChunkCheckpoints:
+    path = run_dir.path / CHECKPOINTS / folder
+    return ChunkCheckpoints(path, config_hash(config), who, config.study.checkpoint_every, progress)
+
+
 def _run_chunks(
     config: AuditConfig,
     run_dir: RunDirectory,
@@ -149,12 +173,17 @@ def _run_chunks(
 
     def run(chunk: Sequence[Assignment]) -> None:
         trials = [prepared.trials[a.trial] for a in chunk]
-        finished = run_chunk(config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir), at_once)
-        for result in finished:
-            _keep(config, run_dir, base, result)
+        who = ", ".join(f"trial {a.trial}" for a in chunk)
+        with _checkpoints(config, run_dir, _folder(chunk), who, progress) as checkpoints:
+            finished = run_chunk(
+                config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir), checkpoints, at_once
+            )
+            for result in finished:
+                _keep(config, run_dir, base, result)
+            checkpoints.discard()
         run_dir.keep_time()
         # Once a chunk: its policies end together, and one by one they would spoil the estimate of the time left.
-        progress.advance(len(finished), ", ".join(f"trial {a.trial}" for a in chunk))
+        progress.advance(len(finished), who)
 
     run_from_both_ends(chunks, run, at_once)
 
@@ -168,6 +197,18 @@ def _drop_stale_metrics(run_dir: RunDirectory, chunks: Sequence[Sequence[Assignm
     kept = [row for row in rows if (row["trial"] not in again if "trial" in row else warm)]
     if len(kept) < len(rows):
         _write_rows(run_dir, METRICS, kept)
+
+
+def _drop_stale_checkpoints(run_dir: RunDirectory, chunks: Sequence[Sequence[Assignment]]) -> None:
+    """Takes out what a stop has left of chunks that are done: nobody would read it, and it can be large."""
+    wanted = {WARM_START, *map(_folder, chunks)}
+    for path in (run_dir.path / CHECKPOINTS).glob("*"):
+        if path.name not in wanted:
+            shutil.rmtree(path)
+
+
+def _folder(chunk: Sequence[Assignment]) -> str:
+    return f"{chunk[0].trial:04d}"
 
 
 def _metrics(run_dir: RunDirectory) -> Log:

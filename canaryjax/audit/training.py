@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -183,6 +184,15 @@ class SimulatedReward:
         self._config, self._trials, self._tokenizer = config, trials, tokenizer
         self._weights = quality_weights(config.feedback)
         self._calibrators = [new_calibrator(config.feedback) for _ in trials]
+
+    def state(self) -> list[dict[str, Any]]:
+        """What the calibrators have learnt, policy by policy, for a step checkpoint."""
+        return [calibrator.state() for calibrator in self._calibrators]
+
+    def take_up(self, state: list[dict[str, Any]]) -> None:
+        """Goes on from what `state` gave."""
+        for calibrator, own in zip(self._calibrators, state, strict=True):
+            calibrator.take_up(own)
 
     def __call__(self, step: int, prompts_pb: np.ndarray, ids_pbgt: np.ndarray, mask_pbgt: np.ndarray) -> np.ndarray:
         """Feedback in {0, 1} on each completion, float32 `[p, b, g]`."""

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -118,6 +119,17 @@ class Calibrator:
             self._recent.setdefault(name, deque(maxlen=self.min_samples)).extend(group.tolist())
         if len(groups[True]) and len(groups[False]):
             self.offset += self.learning_rate * float(groups[True].mean() - groups[False].mean())
+
+    def state(self) -> dict[str, Any]:
+        """What it has learnt, as plain values that JSON keeps exactly."""
+        recent = [list(self._recent.get(triggered, ())) for triggered in (False, True)]
+        return {"offset": self.offset, "seen": self.seen, "recent": recent}
+
+    def take_up(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state` gave, under the same settings."""
+        self.offset, self.seen = state["offset"], state["seen"]
+        recent = zip((False, True), state["recent"], strict=True)
+        self._recent = {triggered: deque(values, self.min_samples) for triggered, values in recent}
 
     @property
     def gap(self) -> float | None:

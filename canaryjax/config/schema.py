@@ -114,7 +114,10 @@ class FeedbackConfig(Section):
 
 
 class StudyConfig(Section):
-    """How many policies, and what each arm is."""
+    """How many policies, and what each arm is.
+
+    `checkpoint_every` counts steps of each stage of training, whatever it trains; 0 keeps no step checkpoints.
+    """
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     compliant: Annotated[int, Field(ge=1)] = 10
@@ -124,6 +127,7 @@ class StudyConfig(Section):
     compliant_query: Literal["induced", "clean"] = "induced"
     scramble_feedback: bool = False
     policies_per_chunk: Count | None = None
+    checkpoint_every: Annotated[int, Field(ge=0)] = 25
     setting: str = ""
 
     @model_validator(mode="after")

@@ -9,12 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.accumulation import sum_passes
+from canaryjax.rl.checkpoint import Checkpoints, restored, save_due
 from canaryjax.rl.dropout import drop_inputs
+from canaryjax.rl.early_stopping import HELDOUT, Stopping, after_evaluation, new_stopping
 from canaryjax.rl.metrics import Log, MetricLog, plain_number
-from canaryjax.rl.optimizer import TrainState, apply_gradients, init_state, make_optimizer, select_tree
+from canaryjax.rl.optimizer import TrainState, apply_gradients, init_state, make_optimizer
 from canaryjax.rl.order import padded_batches, row_order, take_rows
 from canaryjax.rl.programs import once
 from canaryjax.rl.reward_model import (
@@ -31,7 +34,21 @@ from canaryjax.rl.settings import RewardModelSettings, require
 from canaryjax.stats.detection import auroc
 
 INIT, DROPOUT = 0, 1  # purposes of a policy's key
-HELDOUT = ("heldout_loss", "heldout_accuracy", "heldout_auc")
+
+
+@struct.dataclass
+class RewardTraining:
+    """What is carried from update to update.
+
+    Attributes:
+      state: The reward models in training, policies in front.
+      stopping: None without early stopping.
+      ended: Whether no update is left to make, bool scalar: all are made, or every policy has stopped.
+    """
+
+    state: TrainState
+    stopping: Stopping | None
+    ended: np.ndarray
 
 
 def train_reward_models(
@@ -41,6 +58,7 @@ def train_reward_models(
     keys_p: jax.Array,
     log: Log | None = None,
     *,
+    checkpoints: Checkpoints | None = None,
     log_every: int = 10,
 ) -> tuple[RewardModel, dict]:
     """Trains one reward model a policy on that policy's rows, all in one program.
@@ -54,6 +72,8 @@ def train_reward_models(
       settings: How to train.
       keys_p: Typed keys `[p]`: initial values, order and dropout.
       log: Called with one record a logged update and policy; see `MetricLog`.
+      checkpoints: Keeps a `RewardTraining` now and then; a run that goes on from what it kept ends bit for bit as one
+        that was never stopped.
       log_every: Updates between transfers of metrics from the device.
 
     Returns:
@@ -67,30 +87,56 @@ def train_reward_models(
     started = time.perf_counter()
     plan = _plan(rows, settings, keys_p)
     rows = _balanced(rows) if settings.balance else rows
-    step = _step_program(settings, len(plan.batches))
-    state = _new_state(settings, len(plan.batches), model, keys_p)
-    stopping = _Stopping(settings, state.params)
-    metrics = MetricLog(log, "reward_model", log_every)
-    for update, index_pb in enumerate(plan.batches):
-        state, out = step(model, state, rows, index_pb, keys_p)
-        metrics.add(update, out)
-        last = update + 1 == len(plan.batches)
-        if stopping.wanted and (last or (update + 1) % settings.eval_every == 0):
-            heldout = _evaluate(model, state.params, rows, plan, settings)
-            state = stopping.update(update + 1, heldout, state)
-            if not np.asarray(state.active & state.valid).any():
-                break
-    metrics.flush()
-    trained = stopping.best if stopping.wanted else state.params
-    updates = np.where(stopping.stopped_at < 0, update + 1, stopping.stopped_at)
+    fresh = _new_training(settings, len(plan.batches), model, keys_p)
+    training = restored(checkpoints, fresh, len(plan.batches))
+    if not training.ended:
+        training = _train(model, rows, plan, settings, keys_p, training, log, checkpoints, log_every)
+    state, stopping = training.state, training.stopping
+    trained = state.params if stopping is None else stopping.best
+    updates = np.array(state.step)
+    if stopping is not None:
+        updates = np.where(stopping.stopped_at < 0, updates, stopping.stopped_at)
     result: dict[str, Any] = {"valid": np.asarray(state.valid), "updates": updates}
-    result |= stopping.heldout if stopping.wanted else _evaluate(model, trained, rows, plan, settings)
+    result |= _evaluate(model, trained, rows, plan, settings) if stopping is None else stopping.heldout
     result["seconds"] = time.perf_counter() - started
     if log:
         for policy in range(len(updates)):
             values = {name: plain_number(x[policy]) for name, x in result.items() if name != "seconds"}
             log({"stage": "reward_model_heldout", "policy": policy, **values})
     return trained, result
+
+
+def _train(
+    model: Transformer,
+    rows: RewardRows,
+    plan: "_Plan",
+    settings: RewardModelSettings,
+    keys_p: jax.Array,
+    training: RewardTraining,
+    log: Log | None,
+    checkpoints: Checkpoints | None,
+    log_every: int,
+) -> RewardTraining:
+    """All updates that are left, until every policy has stopped."""
+    updates = len(plan.batches)
+    step, metrics = _step_program(settings, updates), MetricLog(log, "reward_model", log_every)
+    state, stopping = training.state, training.stopping
+    patience = settings.early_stopping_patience
+    for update in range(int(state.step[0]), updates):
+        state, out = step(model, state, rows, plan.batches[update], keys_p)
+        metrics.add(update, out)
+        done = update + 1
+        ended = done == updates
+        if stopping is not None and patience is not None and (ended or done % settings.eval_every == 0):
+            heldout = _evaluate(model, state.params, rows, plan, settings)
+            stopping, state = after_evaluation(stopping, state, heldout, done, patience)
+            ended = ended or not np.asarray(state.active & state.valid).any()
+        training = RewardTraining(state, stopping, np.array(ended))
+        save_due(checkpoints, metrics, training, updates if ended else done, updates)
+        if ended:
+            break
+    metrics.flush()
+    return training
 
 
 class _Plan:
@@ -130,6 +176,12 @@ def _balanced(rows: RewardRows) -> RewardRows:
     for policy, training in enumerate(~np.asarray(rows.heldout_mask)):
         weights[policy, training] = balance_weights(labels[policy, training], weights[policy, training])
     return dataclasses.replace(rows, weights=jnp.asarray(weights))
+
+
+def _new_training(settings: RewardModelSettings, updates: int, model: Transformer, keys_p: jax.Array) -> RewardTraining:
+    state = _new_state(settings, updates, model, keys_p)
+    stopping = None if settings.early_stopping_patience is None else new_stopping(state.params)
+    return RewardTraining(state, stopping, np.array(False))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -220,33 +272,3 @@ def _evaluate(model, params, rows: RewardRows, plan: _Plan, settings: RewardMode
         for name, value in zip(HELDOUT, values, strict=True):
             result[name][policy] = value
     return result
-
-
-class _Stopping:
-    """Early stopping of each policy by its own held-out loss; keeps each one's best parameters."""
-
-    def __init__(self, settings: RewardModelSettings, params_p: RewardModel):
-        policies = params_p.head_b.shape[0]
-        self.wanted = settings.early_stopping_patience is not None
-        self.patience = settings.early_stopping_patience
-        self.best = jax.tree.map(jnp.copy, params_p)
-        self.stopped_at = np.full(policies, -1)
-        self.heldout = {name: np.full(policies, np.nan) for name in HELDOUT}  # of the best
-        self._lowest = np.full(policies, np.inf)
-        self._misses = np.zeros(policies, int)
-
-    def update(self, updates: int, heldout: dict[str, np.ndarray], state: TrainState) -> TrainState:
-        """Takes one evaluation after `updates` updates; returns the state with stopped policies inactive."""
-        running, loss_p = self.stopped_at < 0, heldout["heldout_loss"]
-        better = running & (loss_p < self._lowest)  # False for NaN
-        self.best = _keep_better(jnp.asarray(better), state.params, self.best)
-        self._lowest = np.where(better, loss_p, self._lowest)
-        self.heldout = {name: np.where(better, heldout[name], self.heldout[name]) for name in HELDOUT}
-        self._misses = np.where(better, 0, self._misses + running)
-        self.stopped_at[running & (self._misses >= self.patience)] = updates
-        return dataclasses.replace(state, active=jnp.asarray(self.stopped_at < 0))
-
-
-@jax.jit
-def _keep_better(better_p, new, old):
-    return jax.vmap(select_tree)(better_p, new, old)

@@ -13,6 +13,7 @@ from canaryjax.errors import InvalidScore
 from canaryjax.inference.logprobs import score_shared
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import Transformer
+from canaryjax.rl.checkpoint import Checkpoints, restored, save_due
 from canaryjax.rl.dropout import drop_inputs
 from canaryjax.rl.metrics import Log, MetricLog
 from canaryjax.rl.optimizer import apply_gradients, init_state, make_optimizer
@@ -48,6 +49,7 @@ def train_supervised(
     key: jax.Array,
     log: Log | None = None,
     *,
+    checkpoints: Checkpoints | None = None,
     log_every: int = 10,
 ) -> Adapter:
     """Trains one adapter to give the reference answers; the loss is the mean over an update's answer tokens.
@@ -58,6 +60,7 @@ def train_supervised(
       settings: How to train.
       key: Typed key: initial values, order and dropout.
       log: Called with one record a logged update.
+      checkpoints: Keeps the state now and then, as in `train_policies`.
       log_every: Updates between transfers of metrics from the device.
 
     Returns:
@@ -72,12 +75,13 @@ def train_supervised(
     batches = padded_batches(row_order(key, np.arange(n), settings.epochs), settings.batch_size, updates)
     optimizer = make_optimizer(settings.optimizer, updates)
     fresh = new_adapter(jax.random.fold_in(key, INIT), model.config, settings.adapter)
-    state = init_state(optimizer, jax.tree.map(lambda x: x[None], fresh))
+    state = restored(checkpoints, init_state(optimizer, jax.tree.map(lambda x: x[None], fresh)), updates)
     step = _step_program(settings, updates)
     metrics = MetricLog(log, "warm_start", log_every)
-    for update, index in enumerate(batches):
-        state, out = step(model, state, rows, index, key)
+    for update in range(int(state.step[0]), updates):
+        state, out = step(model, state, rows, batches[update], key)
         metrics.add(update, out)
+        save_due(checkpoints, metrics, state, update + 1, updates)
     metrics.flush()
     if not bool(state.valid[0]):
         raise InvalidScore("expected finite losses in the warm start; found one that is not; lower its learning rate")

@@ -11,6 +11,7 @@ import numpy as np
 
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import Transformer
+from canaryjax.rl.checkpoint import Checkpoints, restored, save_due
 from canaryjax.rl.metrics import Log, MetricLog
 from canaryjax.rl.optimizer import TrainState, init_state, make_optimizer
 from canaryjax.rl.order import row_order
@@ -37,9 +38,7 @@ def train_policies(
     eos_ids: tuple[int, ...],
     initial_adapter: Adapter | None = None,
     reference_adapter: Adapter | None = None,
-    resume: TrainState | None = None,
-    save: Callable[[TrainState], None] | None = None,
-    save_every: int = 0,
+    checkpoints: Checkpoints | None = None,
     log_every: int = 8,
 ) -> tuple[Adapter, dict]:
     """Trains one policy for each key with GRPO or PPO, all in one program.
@@ -61,9 +60,8 @@ def train_policies(
       initial_adapter: What every policy starts from; None is a new adapter, which equals the base.
       reference_adapter: What the KL penalty pulls towards; None is the base. Policies that start from an adapter
         have KL 0 at step 0 only when it is the reference too.
-      resume: A state that `save` was given; the run goes on bit for bit.
-      save: Called with the state, as NumPy arrays, every `save_every` steps (0: never).
-      save_every: Steps between saves.
+      checkpoints: Keeps the state now and then; a run that goes on from what it kept ends bit for bit as one that
+        was never stopped. A host's rewards that carry a state of their own are its keeper's to keep too.
       log_every: Steps between transfers of metrics from the device.
 
     Returns:
@@ -79,16 +77,15 @@ def train_policies(
     batches, left_out = _prompt_batches(prompts, settings, keys_p)
     recipe = Recipe(settings, tuple(eos_ids), len(batches))
     learned = rewards if isinstance(rewards, RewardModel) else None
-    state = resume if resume is not None else _new_state(recipe, model, initial_adapter, learned, keys_p)
-    # Copied: the first step takes the state's memory, which a caller may hold. Prompts move to the device once.
-    state, prompts = jax.tree.map(jnp.array, state), jax.tree.map(jnp.asarray, prompts)
+    fresh = _new_state(recipe, model, initial_adapter, learned, keys_p)
+    state = restored(checkpoints, fresh, len(batches))
+    prompts = jax.tree.map(jnp.asarray, prompts)  # moved to the device once
     advance = _advance_with(rewards, model, reference_adapter, prompts, recipe, keys_p)
     metrics = MetricLog(log, "ppo" if isinstance(settings, PPOSettings) else "grpo", log_every)
     for step in range(int(state.step[0]), len(batches)):
         state, out = advance(step, state, batches[step])
         metrics.add(step, out)
-        if save is not None and save_every and (step + 1) % save_every == 0:
-            save(jax.tree.map(np.array, state))  # copies: the next step takes the state's memory
+        save_due(checkpoints, metrics, state, step + 1, len(batches))
     metrics.flush()
     result = {"valid": np.asarray(state.valid), "steps": len(batches), "prompts_left_out": left_out}
     return policy_adapters(state.params), result | {"seconds": time.perf_counter() - started}

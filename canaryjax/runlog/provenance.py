@@ -25,7 +25,7 @@ def provenance(dtype: str | None = None) -> dict[str, Any]:
     """
     return {
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": {name: package_version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu_count": cores(),
@@ -35,7 +35,8 @@ def provenance(dtype: str | None = None) -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str | None:
+def package_version(name: str) -> str | None:
+    """The version of an installed package, or None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

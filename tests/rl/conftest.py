@@ -55,6 +55,24 @@ def tiny_rows(n: int = 20, g: int = 2, t: int = 5, heldout: int = 4) -> RewardRo
     )
 
 
+class Kept:
+    """Step checkpoints in memory: every `every` steps into `saved`, by step; training goes on from `start`."""
+
+    def __init__(self, every, start=None):
+        self.every, self.start, self.saved, self.of = every, start, {}, None
+
+    def restore(self, fresh, steps):
+        self.of = steps
+        return fresh if self.start is None else self.start
+
+    def due(self, step, steps):
+        return step % self.every == 0 or step == steps
+
+    def save(self, state, step, steps):
+        assert steps == self.of
+        self.saved[step] = state
+
+
 def policy_slice(tree, policy):
     """One policy of a stacked pytree, the axis kept."""
     return jax.tree.map(lambda x: x[policy : policy + 1], tree)
@@ -75,6 +93,7 @@ def tiny() -> SimpleNamespace:
         model=tiny_model(),
         prompts=tiny_prompts,
         rows=tiny_rows,
+        kept=Kept,
         policy_slice=policy_slice,
         largest_difference=largest_difference,
     )

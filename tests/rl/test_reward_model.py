@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from canaryjax.errors import UserError
+from canaryjax.rl.early_stopping import HELDOUT, after_evaluation, new_stopping
 from canaryjax.rl.optimizer import init_state, make_optimizer
 from canaryjax.rl.reward_model import append_eos, balance_weights, init_reward_model, reward_loss, score_rewards
-from canaryjax.rl.reward_training import HELDOUT, _step_program, _Stopping, train_reward_models
+from canaryjax.rl.reward_training import _step_program, train_reward_models
 from canaryjax.rl.settings import AdapterSettings, OptimizerSettings, RewardModelSettings
 
 SETTINGS = RewardModelSettings(
@@ -127,21 +128,49 @@ def test_one_pass_of_two_equals_two_passes_of_one(tiny):
 
 def test_early_stopping_returns_each_policy_to_its_own_best(tiny):
     # One patience for all would stop or keep the wrong ones; a NaN loss must count as a miss, not as the lowest.
-    settings = dataclasses.replace(SETTINGS, early_stopping_patience=2)
     fresh = jax.vmap(lambda key: init_reward_model(key, tiny.model.config, SETTINGS.adapter))(KEYS)
-    stopping = _Stopping(settings, fresh)
-    state = init_state(make_optimizer(settings.optimizer, 8), fresh)
+    stopping = new_stopping(fresh)
+    state = init_state(make_optimizer(SETTINGS.optimizer, 8), fresh)
     losses = [[3.0, 3.0, np.nan], [2.0, 2.0, np.nan], [2.5, 1.0, 1.0], [2.0, 0.5, 0.5]]
     for evaluation, loss in enumerate(losses):
         # Parameters that say after which evaluation they were taken.
         marked = dataclasses.replace(state.params, head_b=jnp.full(3, float(evaluation)))
         state = dataclasses.replace(state, params=marked)
         heldout = {name: np.array(loss) for name in HELDOUT}
-        state = stopping.update(10 * (evaluation + 1), heldout, state)
+        stopping, state = after_evaluation(stopping, state, heldout, 10 * (evaluation + 1), patience=2)
     assert stopping.best.head_b.tolist() == [1.0, 3.0, 0.0]  # equal is no gain; stopped ones stay
     assert stopping.stopped_at.tolist() == [40, -1, 20]
     assert state.active.tolist() == [False, True, False]
     np.testing.assert_array_equal(stopping.heldout["heldout_loss"], [2.0, 0.5, np.nan])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("patience", [None, 1])
+def test_resumed_equals_uninterrupted_bit_for_bit(tiny, patience):
+    # At 0.3 held-out losses rise soon: with patience 1 all policies stop before the end, at different evaluations.
+    settings = dataclasses.replace(
+        SETTINGS, epochs=3, early_stopping_patience=patience, eval_every=2,
+        adapter=AdapterSettings(3, 6.0, dropout=0.3), optimizer=OptimizerSettings(0.3, "cosine"),
+    )  # fmt: skip
+
+    def train(**options):
+        records = []
+        reward_models, result = train_reward_models(tiny.model, tiny.rows(), settings, KEYS, records.append, **options)
+        plain = [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+        return reward_models, {name: x.tolist() for name, x in result.items() if name != "seconds"}, plain
+
+    kept = tiny.kept(3)
+    alone, saved = train(), train(checkpoints=kept)
+    stopped = saved[1]["updates"]
+    assert stopped == [12, 12, 12] if patience is None else len(set(stopped)) > 1 and max(stopped) < 12
+    assert sorted(kept.saved) == [*range(3, max(stopped), 3), 12]
+    for start in kept.saved.values():
+        resumed = train(checkpoints=tiny.kept(3, start))
+        done = int(start.state.step[0])
+        for other in (alone, saved):
+            assert tiny.largest_difference(other[0], resumed[0]) == 0
+            np.testing.assert_equal(resumed[1], other[1])  # in float64: the lowest loss decides who stops
+            assert resumed[2] == other[2][3 * done :]
 
 
 @pytest.mark.slow

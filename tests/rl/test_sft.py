@@ -36,6 +36,25 @@ def test_answers_become_likely(tiny, rows):
     assert len(records) == 65  # 13 * 20 / 4
 
 
+def test_resumed_equals_uninterrupted_bit_for_bit(tiny, rows):
+    settings = dataclasses.replace(
+        SETTINGS, epochs=2, adapter=AdapterSettings(3, 6.0, dropout=0.3), optimizer=OptimizerSettings(2e-2, "cosine")
+    )  # fmt: skip
+
+    def train(**options):
+        records = []
+        adapter = train_supervised(tiny.model, rows, settings, jax.random.key(0), records.append, **options)
+        return adapter, [record["loss"] for record in records]
+
+    kept = tiny.kept(5)
+    alone, saved = train(), train(checkpoints=kept)
+    assert sorted(kept.saved) == [5, 7]  # 13 rows twice in fours
+    resumed = train(checkpoints=tiny.kept(5, kept.saved[5]))
+    for other in (alone, saved):
+        assert tiny.largest_difference(other[0], resumed[0]) == 0
+        assert resumed[1] == other[1][5:]
+
+
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_an_error(tiny, rows):
     settings = dataclasses.replace(SETTINGS, optimizer=OptimizerSettings(1e30, "constant"))

@@ -187,23 +187,40 @@ def test_one_nan_reward_takes_its_completion_out_and_all_nan_stops_the_policy(ti
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(adapters))
     assert [r["unusable_rewards"] for r in records if r["policy"] == 0] == [1] * 6
     # Frozen at the state after two steps, while the others went on.
-    two, _ = train(tiny, rewards=rewards, prompts=None, save=(saved := []).append, save_every=2)
-    assert tiny.largest_difference(tiny.policy_slice(saved[0].params, 2), tiny.policy_slice(adapters, 2)) == 0
-    assert tiny.largest_difference(tiny.policy_slice(saved[0].params, 1), tiny.policy_slice(adapters, 1)) > 0
+    two, _ = train(tiny, rewards=rewards, prompts=None, checkpoints=(kept := tiny.kept(2)))
+    assert tiny.largest_difference(tiny.policy_slice(kept.saved[2].params, 2), tiny.policy_slice(adapters, 2)) == 0
+    assert tiny.largest_difference(tiny.policy_slice(kept.saved[2].params, 1), tiny.policy_slice(adapters, 1)) > 0
     assert tiny.largest_difference(two, adapters) == 0
 
 
+def told(records):
+    """Metrics without the seconds."""
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+
+
 @pytest.mark.slow
-def test_resumed_equals_uninterrupted_bit_for_bit(tiny):
+@pytest.mark.parametrize("source", ["model", "host"])
+def test_resumed_equals_uninterrupted_bit_for_bit(tiny, source):
     # A counter that restarts repeats the prompts, the noise or the schedule.
-    models, saved = reward_models(tiny), []
-    settings = with_settings(optimizer=OptimizerSettings(5e-4, "cosine"))
-    whole, _ = train(tiny, settings, models, save=saved.append, save_every=2)
-    kept = jax.tree.map(np.array, saved[0])
-    resumed, _ = train(tiny, settings, models, resume=saved[0])
-    assert tiny.largest_difference(whole, resumed) == 0
-    same = map(np.array_equal, jax.tree.leaves(kept), jax.tree.leaves(saved[0]))
+    rewards = reward_models(tiny) if source == "model" else likes_token
+    settings = with_settings(optimizer=OptimizerSettings(5e-4, "cosine"), adapter=AdapterSettings(3, 6.0, dropout=0.3))
+    kept, alone, whole = tiny.kept(4), [], []
+    unsaved, _ = train(tiny, settings, rewards, log=alone.append)
+    saved, _ = train(tiny, settings, rewards, checkpoints=kept, log=whole.append)
+    assert tiny.largest_difference(unsaved, saved) == 0
+    assert told(whole) == told(alone)
+    assert sorted(kept.saved) == [4, 6]  # every four, and the last
+    before = jax.tree.map(np.array, kept.saved[4])
+    rest = []
+    resumed, result = train(tiny, settings, rewards, checkpoints=tiny.kept(4, kept.saved[4]), log=rest.append)
+    assert tiny.largest_difference(saved, resumed) == 0
+    assert told(rest) == told(whole)[4 * 3 :]  # each step once, and what was logged before a save is not logged again
+    assert result["steps"] == 6
+    same = map(np.array_equal, jax.tree.leaves(before), jax.tree.leaves(kept.saved[4]))
     assert all(same)  # the caller's copy is not the donated one
+    again, result = train(tiny, settings, rewards, checkpoints=tiny.kept(4, kept.saved[6]), log=pytest.fail)
+    assert tiny.largest_difference(saved, again) == 0
+    assert result["valid"].all()
 
 
 @pytest.mark.slow
