@@ -1,6 +1,7 @@
 """Step checkpoints on disk, by orbax: the newest whole state of one stage of training, and what it belongs to."""
 
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from canaryjax.errors import UserError
 
 FORMAT = "canaryjax.checkpoint/1"
 State = TypeVar("State")
+# Orbax numbers what is under way for the whole process: two saves at a time take each other's folders for made.
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -103,17 +106,21 @@ class StateStore:
         saved = ocp.args.Composite(state=ocp.args.PyTreeSave(leaves), about=ocp.args.JsonSave(about))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+            self._clear(keep={str(number) for number in self._steps()})  # orbax trips over what a kill left half written
+            with _one_at_a_time, ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
                 # `force`: a stage that is trained again, since a checkpoint was damaged, comes by the same numbers.
                 checkpointer.save(self._folder / str(step), args=saved, force=True)
-            for entry in self._folder.iterdir():
-                if entry.name != str(step):
-                    shutil.rmtree(entry, ignore_errors=True)
+            self._clear(keep={str(step)})
         except (OSError, ValueError) as error:  # the latter from below orbax, for a full disk too
             raise UserError(
                 f"expected room and access to write the step checkpoints in {self._folder}, found: {error}; make room, "
                 "then give --resume, or set study.checkpoint_every=0"
             ) from error
+
+    def _clear(self, keep: set[str]) -> None:
+        for entry in self._folder.iterdir():
+            if entry.name not in keep:
+                shutil.rmtree(entry, ignore_errors=True)
 
     def _check(self, path: Path, about: dict[str, Any], form: Any) -> None:
         remedy = f"take {path.parent} away to train that from its beginning, or go on with what it belongs to"
@@ -152,5 +159,5 @@ def _read(path: Path, item: str, form: dict[str, Any] | None) -> Any:
     else:
         kinds = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in form}
         args = ocp.args.PyTreeRestore(form, restore_args=kinds)
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    with _one_at_a_time, ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(path, args=ocp.args.Composite(**{item: args}))[item]

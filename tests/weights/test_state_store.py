@@ -83,9 +83,7 @@ def test_what_a_kill_leaves_half_written_is_not_read(store, tmp_path):
     store.save(9, state(seed=9), NOTES)
     store.wait()
     half = tmp_path / "policies" / "10.orbax-checkpoint-tmp"
-    shutil.copytree(tmp_path / "policies" / "9", half)
-    shutil.rmtree(half / "about")
-    (tmp_path / "policies" / "notes.txt").write_text("not ours")
+    shutil.copytree(tmp_path / "policies" / "9" / "state", half / "state.orbax-checkpoint-tmp")
     assert store.newest(state(), silent).step == 9
     store.save(10, state(seed=10), NOTES)  # under the name that the half one stands in the way of
     assert bits(store.newest(state(), silent).state) == bits(state(seed=10))
