@@ -1,5 +1,6 @@
 """Step checkpoints on disk, by orbax: the newest whole state of one stage of training, and what it belongs to."""
 
+import hashlib
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ import jax
 import numpy as np
 
 from canaryjax.errors import UserError
+from canaryjax.runlog.seal import SEAL, sealed
 
 FORMAT = "canaryjax.checkpoint/1"
 State = TypeVar("State")
@@ -70,9 +72,11 @@ class StateStore:
         for step in sorted(self._steps(), reverse=True):
             path = self._folder / str(step)
             try:
-                about = _read(path, "about", None)
+                about = _unsealed(_read(path, "about", None), step)
                 self._check(path, about, form)
                 leaves = _read(path, "state", _leaves(form))
+                if _digest(leaves) != about["arrays_sha256"]:
+                    raise ValueError("its arrays are not those that were written")
             except UserError:
                 raise
             except (ValueError, OSError, KeyError) as error:  # what orbax raises for files that are cut off or gone
@@ -102,11 +106,11 @@ class StateStore:
         import orbax.checkpoint as ocp
 
         shapes = {name: _shape(x) for name, x in leaves.items()}
-        about = {"belongs": self._belongs, "arrays": shapes, "notes": notes}
-        saved = ocp.args.Composite(state=ocp.args.PyTreeSave(leaves), about=ocp.args.JsonSave(about))
+        about = {"belongs": self._belongs, "arrays": shapes, "arrays_sha256": _digest(leaves), "notes": notes}
+        about_args = ocp.args.JsonSave(sealed(about, str(step)))
+        saved = ocp.args.Composite(state=ocp.args.PyTreeSave(leaves), about=about_args)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._clear(keep={str(number) for number in self._steps()})  # orbax trips over what a kill left half written
             with _one_at_a_time, ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
                 # `force`: a stage that is trained again, since a checkpoint was damaged, comes by the same numbers.
                 checkpointer.save(self._folder / str(step), args=saved, force=True)
@@ -143,6 +147,22 @@ class StateStore:
 def _leaves(tree: Any) -> dict[str, Any]:
     """The arrays of a pytree by name, in its own order; kept flat, since orbax knows fewer kinds of node than JAX."""
     return {jax.tree_util.keystr(path, simple=True, separator="."): x for path, x in jax.tree.leaves_with_path(tree)}
+
+
+def _digest(leaves: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(leaves):
+        digest.update(f"{name} {_shape(leaves[name])}".encode())
+        digest.update(np.ascontiguousarray(leaves[name]).tobytes())
+    return digest.hexdigest()
+
+
+def _unsealed(about: dict[str, Any], step: int) -> dict[str, Any]:
+    """What was sealed as of a step; ValueError where it is no longer that."""
+    seal = about.pop(SEAL)
+    if sealed(about, str(step))[SEAL] != seal:
+        raise ValueError("it was changed, or is a copy of another")
+    return about
 
 
 def _shape(x: Any) -> str:

@@ -1,6 +1,6 @@
 """Runs the audit command again and again, each time in a process of its own that may be killed at any moment.
 
-Reads a JSON list of arguments a line. Each run is a fork, so that imports are paid for once; nothing has used JAX before.
+Reads a JSON list of arguments a line. Each run is a fork, so that imports are paid for once; JAX is not used before.
 What it does is told on standard output as it begins, one event a line: `step STAGE NUMBER WHO`, `save WHO/STAGE STEP`,
 `saved WHO/STAGE STEP`, `measure NAME WHO`, `write FILE`, `report`; first `pid NUMBER`, and `end STATUS` after the run.
 """

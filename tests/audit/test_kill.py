@@ -22,7 +22,8 @@ EVERY = 3
 # One policy an arm, side by side: one learns from its reward model, the other from calibrated feedback on the host.
 SMALL = (
     *("study.compliant=1", "study.violating=1", "study.policies_per_chunk=1", "study.seed=7"),
-    *(f"study.checkpoint_every={EVERY}", "policy.reward=simulated", "feedback.warmup_samples=16"),
+    *(f"study.checkpoint_every={EVERY}", "policy.reward=simulated"),
+    *("feedback.warmup_samples=16", "feedback.calibration_learning_rate=1.0"),  # a calibrator that is lost shows
     *("data.documents=40", "reward_model.epochs=3", "policy.epochs=5", "policy.max_completion_length=20"),
     *("model.warm_start.documents=8", "model.warm_start.batch_size=2", "model.warm_start.epochs=2"),
     *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),

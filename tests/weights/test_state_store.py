@@ -1,6 +1,7 @@
 """Step checkpoints: every bit comes back, only the newest whole one counts, and another study's is refused by name."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,32 +91,68 @@ def test_what_a_kill_leaves_half_written_is_not_read(store, tmp_path):
     assert not half.exists()
 
 
-# A read that fails leaves others in flight, which end after their event loop: a line from asyncio, not an error of ours.
+def cut(file):
+    file.write_bytes(b"")
+
+
+def halve(file):
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2])
+
+
+def flip(file):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+# A read that fails leaves others in flight, which end after their event loop: a line from asyncio, no error of ours.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_damaged_one_is_told_of_and_left_out(store, tmp_path):
     store.save(9, state(seed=9), NOTES)
     store.wait()
-    folder = tmp_path / "policies"
-    files = sorted(path for path in (folder / "9").rglob("*") if path.is_file())
-    told = 0
-    for number, file in enumerate(files):
-        for size in (0, file.stat().st_size // 2, None):
-            damaged = folder / str(10 + number)
-            shutil.copytree(folder / "9", damaged)
-            there = damaged / file.relative_to(folder / "9")
-            there.unlink() if size is None else there.write_bytes(there.read_bytes()[:size])
+    other = StateStore(tmp_path / "other", BELONGS)
+    other.save(12, state(seed=12), NOTES)
+    other.close()
+    damaged, told = tmp_path / "policies" / "12", 0
+    for file in sorted(path for path in (tmp_path / "other" / "12").rglob("*") if path.is_file()):
+        for change in (cut, halve, flip, Path.unlink):
+            shutil.copytree(tmp_path / "other" / "12", damaged)
+            change(damaged / file.relative_to(tmp_path / "other" / "12"))
             said = []
             found = store.newest(state(), said.append)
             # Some files are not needed to read it. Whatever happens, nothing but a whole state is ever given.
-            assert bits(found.state) == bits(state(seed=9))
+            assert found.step == (9 if said else 12)
+            assert bits(found.state) == bits(state(seed=found.step))
             assert found.notes == NOTES
-            assert found.step == (9 if said else 10 + number)
             assert all(f"the step checkpoint {damaged} is damaged and left out" in text for text in said)
             told += len(said)
             shutil.rmtree(damaged)
-    assert told >= 12
-    shutil.rmtree(folder / "9" / "about")
+    assert told >= 16
+    shutil.rmtree(tmp_path / "policies" / "9" / "about")
     assert store.newest(state(), lambda text: None) is None
+
+
+def test_a_copy_under_another_number_is_not_believed(store, tmp_path):
+    store.save(9, state(seed=9), NOTES)
+    store.wait()
+    shutil.copytree(tmp_path / "policies" / "9", tmp_path / "policies" / "12")
+    said = []
+    assert store.newest(state(), said.append).step == 9
+    assert "it was changed, or is a copy of another" in said[0]
+
+
+def test_stores_of_several_threads_write_side_by_side(tmp_path):
+    # As chunks do. Orbax has one count of what is under way: without a lock one save waits for another's folders.
+    stores = [StateStore(tmp_path / str(number), BELONGS) for number in range(4)]
+    for step in range(1, 8):
+        for number, store in enumerate(stores):
+            store.save(step, state(seed=number), NOTES)
+    for number, store in enumerate(stores):
+        found = store.newest(state(), silent)
+        assert (found.step, bits(found.state)) == (7, bits(state(seed=number)))
+        store.close()
 
 
 @pytest.mark.parametrize(
