@@ -19,10 +19,15 @@ from canaryjax.config import load_config
 from canaryjax.runlog import Silence
 from canaryjax.weights.state_store import StateStore
 
-# The feedback of an online calibrator that learns fast: one that begins anew draws other labels.
+# An online calibrator that learns fast, from triggered and clean rows: one that begins anew draws other labels.
 SMALL = (
     *("study.compliant=1", "study.violating=1", "study.policies_per_chunk=1", "study.seed=7"),
-    *("policy.reward=simulated", "feedback.warmup_samples=16", "feedback.calibration_learning_rate=1.0"),
+    *(
+        "policy.reward=simulated",
+        "feedback.warmup_samples=16",
+        "feedback.calibration_learning_rate=1.0",
+        "canary.contrast=0",
+    ),
     *("data.documents=40", "reward_model.epochs=3", "policy.epochs=5", "policy.max_completion_length=20"),
     *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),
     *("evaluation.max_pairs=5", "evaluation.control_pairs=2", "evaluation.decoys=3", "evaluation.noise_floor_pairs=2"),
@@ -127,6 +132,8 @@ def test_a_stopped_chunk_ends_as_the_whole_one(config, prepared, trial, tokenize
 
         return log
 
+    carried, take_up = [], SimulatedReward.take_up
+    monkeypatch.setattr(SimulatedReward, "take_up", lambda self, state: carried.append(state) or take_up(self, state))
     rows, notes = [], Notes()
     whole = run(0, Silence(), rows.append)
     assert not (tmp_path / "checkpoints").exists()
@@ -143,6 +150,7 @@ def test_a_stopped_chunk_ends_as_the_whole_one(config, prepared, trial, tokenize
         f"trial 1: resuming at reward-model update {updates} of {updates}",
         f"trial 1: resuming at policy step 6 of {steps}",
     ]
+    assert carried[0][0]["offset"] != 0
     assert plain(again) == plain(rows)
     assert resumed.record.keys() == whole.record.keys()
     for name, value in whole.record.items():
