@@ -60,7 +60,8 @@ class PPOSettings:
       missing_eos_penalty: Taken once from the reward of a completion that did not end.
       remat: Recompute layers in the backward pass.
       adapter, optimizer: Their settings; the value model has an adapter like the policy's unless a reward model gives
-        it one, and the same optimiser.
+        it one, and the same optimiser. Without dropout, as in TRL: the ratio of new to old log-probs would hold its
+        noise.
     """
 
     train_batch_size: int = 1
@@ -101,6 +102,7 @@ class PPOSettings:
             require_finite(name, getattr(self, name), 0.0)
         for name in ("gamma", "gae_lambda", "clip_range"):
             require_finite(name, getattr(self, name), 0.0, 1.0)
+        require(self.adapter.dropout == 0, "adapter dropout 0 with PPO", self.adapter.dropout, NO_DROPOUT)
         if self.value_clip_range is not None:
             width = self.value_clip_range
             require(0 < width < math.inf, "value_clip_range above 0", width, "use None to switch it off")
@@ -131,4 +133,5 @@ class PPOSettings:
         return self.mini_batches * self.ppo_epochs
 
 
+NO_DROPOUT = "the ratio of new to old log-probs would hold its noise: set it to 0"
 NO_SPLIT = "the completions of a prompt are never split over passes: change one of them"

@@ -13,7 +13,6 @@ from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.accumulation import sum_passes
 from canaryjax.rl.advantages import masked_mean, whiten
-from canaryjax.rl.dropout import drop_inputs
 from canaryjax.rl.gae import estimate_gae
 from canaryjax.rl.kl import estimate_kl
 from canaryjax.rl.optimizer import TrainState, apply_gradients, make_optimizer
@@ -27,7 +26,7 @@ from canaryjax.rl.ppo import (
     token_rewards,
 )
 from canaryjax.rl.reward_model import RewardModel
-from canaryjax.rl.rollout import DROPOUT, SHUFFLE, PromptRows, Recipe, penalise_unfinished, rollout_metrics
+from canaryjax.rl.rollout import SHUFFLE, PromptRows, Recipe, penalise_unfinished, rollout_metrics
 from canaryjax.rl.value_model import score_values
 
 
@@ -74,7 +73,7 @@ def update_ppo(
       prompts: `[p, b, s]`.
       rollout: Completions sampled by the state's policies; their log-probs are the old ones.
       rewards_pbg: float32, one a completion; not finite takes a completion out of the step.
-      keys_p: Typed keys `[p]`, for dropout and the order of mini-batches.
+      keys_p: Typed keys `[p]`, for the order of mini-batches.
       recipe: Static; its settings are PPO's.
 
     Returns:
@@ -150,36 +149,31 @@ def _in_parts(score, rows, most: int):
 def _updates(model, recipe, state, batch: _Batch, guard, key):
     """All optimiser updates on one rollout; metrics are means over them."""
     settings = recipe.settings
-    dropout, shuffle = (jax.random.fold_in(jax.random.fold_in(key, i), state.step) for i in (DROPOUT, SHUFFLE))
-    parts = settings.mini_batches
     if settings.updates_per_step == 1:
-        return _update_on(model, recipe, state, batch, guard, dropout)
+        return _update_on(model, recipe, state, batch, guard)
+    parts = settings.mini_batches
+    key = jax.random.fold_in(jax.random.fold_in(key, SHUFFLE), state.step)
 
     def one(state, number):
-        order = jax.random.permutation(jax.random.fold_in(shuffle, number // parts), batch.ids.shape[0])
+        order = jax.random.permutation(jax.random.fold_in(key, number // parts), batch.ids.shape[0])
         index = order.reshape(parts, -1)[number % parts]
         part = jax.tree.map(lambda x: x[index], batch)
-        return _update_on(model, recipe, state, part, guard, jax.random.fold_in(dropout, number))
+        return _update_on(model, recipe, state, part, guard)
 
     state, metrics = jax.lax.scan(one, state, jnp.arange(settings.updates_per_step))
     return state, jax.tree.map(lambda x: x.mean(axis=0), metrics)
 
 
-def _update_on(model, recipe, state: TrainState, batch: _Batch, guard, key):
+def _update_on(model, recipe, state: TrainState, batch: _Batch, guard):
     settings = recipe.settings
-    rate = settings.adapter.dropout
 
     def loss(params: PPOParams):
-        policy = drop_inputs(params.policy, jax.random.fold_in(key, 0), rate)
-        value_adapter = drop_inputs(params.value.adapter, jax.random.fold_in(key, 1), rate)
-        value = dataclasses.replace(params.value, adapter=value_adapter)
-
         def sums(part: _Batch):
             context, ids = (part.context_ids, part.context_mask), part.ids
             logps = score_shared(
-                model, policy, *context, ids, part.mask, temperature=settings.temperature, remat=settings.remat
+                model, params.policy, *context, ids, part.mask, temperature=settings.temperature, remat=settings.remat
             )
-            values = score_values(model, value, *context, ids, remat=settings.remat)
+            values = score_values(model, params.value, *context, ids, remat=settings.remat)
             return ppo_sums(logps, values, part.targets, part.mask, settings)
 
         return finish_ppo(sum_passes(sums, batch, settings.grad_accumulation), settings)

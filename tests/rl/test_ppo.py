@@ -20,6 +20,7 @@ from canaryjax.rl.ppo import (
     token_rewards,
 )
 from canaryjax.rl.ppo_settings import AdaptiveKL, PPOSettings
+from canaryjax.rl.settings import AdapterSettings
 
 PLAIN = PPOSettings(max_completion_length=5, value_coefficient=0.1)
 MASK = jnp.array([[[True, True, True, True]], [[True, False, False, False]]])
@@ -185,6 +186,8 @@ def test_the_papers_table_is_the_default():
         ({"gae_lambda": -0.1}, "gae_lambda"),
         ({"value_clip_range": 0.0}, "None to switch it off"),
         ({"kl_coefficient": 0.0, "adaptive_kl": AdaptiveKL(6.0, 10_000)}, "cannot raise 0"),
+        # Dropped inputs would move the ratio off 1 on policy, and a clip would then decide by that noise.
+        ({"adapter": AdapterSettings(dropout=0.1)}, "dropout 0 with PPO"),
         ({"adaptive_kl": AdaptiveKL(6.0, 7)}, "horizon of at least the 8 completions"),
     ],
 )
