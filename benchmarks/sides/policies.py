@@ -35,6 +35,7 @@ class Policies:
         loaded = load_model(embedded_model())
         self.model, self.workers = loaded.params, workers
         settings = policy_settings(load_config("quick"))
+        assert isinstance(settings, GRPOSettings)  # the quick setting's algorithm; a state below is an adapter's
         self.programs = host_reward_programs(Recipe(settings, loaded.eos_ids, STEPS))
         self.index = np.arange(settings.prompts_per_step, dtype=np.int32)
         ids = np.random.default_rng(30).integers(

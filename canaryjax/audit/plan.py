@@ -161,12 +161,12 @@ def _counts(config: AuditConfig, material: Material) -> dict[str, int]:
     trained = round((rm_documents - kept) * per_document)
     responses = reward.sampled_responses + reward.constructed_responses
     per_update = reward.train_batch_size // responses * reward.grad_accumulation
-    prompts = policy.generation_batch_size // policy.num_generations
+    prompts = policy.completions_per_step // policy.samples_per_prompt
     steps = rl * policy.epochs // prompts  # prompts that do not fill the last step are left out
     if steps < 1:
         raise UserError(
             f"expected at least the {prompts} prompts of one policy step, found about {rl * policy.epochs} in the "
-            "policy split: give more documents, or lower policy.generation_batch_size"
+            f"policy split: give more documents, or lower {policy.batch_keys}"
         )
     pairs = min(held_out, evaluation.max_pairs)
     return {
@@ -175,7 +175,7 @@ def _counts(config: AuditConfig, material: Material) -> dict[str, int]:
         "reward_updates": -(-trained * reward.epochs // per_update),
         "policy_prompts": rl,
         "policy_steps": steps,
-        "policy_completions": steps * policy.generation_batch_size,
+        "policy_completions": steps * policy.completions_per_step,
         "pairs": pairs,
         "utility_answers": min(evaluation.utility_examples, pairs),
     }
@@ -189,7 +189,7 @@ def _stages(config: AuditConfig, counts: dict[str, int]) -> dict[str, Stage]:
     logged = counts["logged_prompts"] * prompt + sampled if rm.sampled_responses else 0
     rm_prompts = counts["reward_rows"] // responses
     rm_tokens = rm_prompts * (rm.max_length - rm.max_response_tokens) + counts["reward_rows"] * rm.max_response_tokens
-    visits = counts["policy_completions"] // policy.num_generations
+    visits = counts["policy_completions"] // policy.samples_per_prompt
     generated = counts["policy_completions"] * completion
     step_tokens = visits * prompt + generated
     controls = evaluation.control_pairs * (
@@ -198,19 +198,22 @@ def _stages(config: AuditConfig, counts: dict[str, int]) -> dict[str, Stage]:
     scored = (4 * counts["pairs"] + controls) * prompt
     answered = counts["utility_answers"] * completion
     backward_rm, backward_policy = (_backward(part.gradient_checkpointing) for part in (rm, policy))
-    return {
+    passes = policy.passes_per_step
+    stages = {
         "logged_responses": Stage(logged, 1.0, sampled, prompt),
         "reward_model": Stage(rm_tokens, backward_rm * rm.epochs, 0, rm.max_length),
         "rollout": Stage(step_tokens, 1.0, generated, prompt),
         "reward": Stage(step_tokens, 1.0, 0, prompt),
         "reference": Stage(step_tokens, 1.0, generated, prompt),
-        "policy_gradient": Stage(
-            step_tokens * policy.updates_per_rollout, backward_policy, generated * policy.updates_per_rollout, prompt
-        ),
+        "policy_gradient": Stage(step_tokens * passes, backward_policy, generated * passes, prompt),
         "scoring": Stage(scored, 2.0, scored // 16, prompt),  # the policy and the base
         "reward_bias": Stage(2 * counts["pairs"] * prompt, 1.0, 0, prompt),
         "utility": Stage(counts["utility_answers"] * prompt + answered, 2.0, answered, prompt),  # as scoring
     }
+    if policy.algorithm == "ppo":
+        stages["values"] = Stage(step_tokens, 1.0, 0, prompt)
+        stages["value_gradient"] = Stage(step_tokens * passes, backward_policy, 0, prompt)
+    return stages
 
 
 def _warm_start(config: AuditConfig, material: Material) -> Stage:
@@ -272,14 +275,15 @@ def _memory(config: AuditConfig, model: ModelConfig, weights: float, policies: i
     adapter = model.num_layers * sum(
         lora.rank * sum(projection_shapes(model)[name]) for name in lora.targets
     )  # fmt: skip
-    rows = policy.train_batch_size // policy.num_generations
+    rows = policy.train_batch_size // policy.samples_per_prompt
     tokens = rows * policy.max_prompt_length + policy.train_batch_size * policy.max_completion_length
+    trained = 2 if policy.algorithm == "ppo" else 1  # a value model beside each policy, of its size
     per_value = 2 if config.model.dtype == "bfloat16" else 4
     # Kept for the backward pass, a token and layer: about 14 width-sized and 3 feed-forward-sized values; 1 with remat.
     kept = model.width if policy.gradient_checkpointing else 14 * model.width + 3 * model.ff_dim
     return {
         "base": weights,
-        "adapters_and_optimiser": policies * adapter * 4 * 4.0,  # weights, gradient and two moments, float32
-        "activations": float(policies * tokens * model.num_layers * kept * per_value),
+        "adapters_and_optimiser": trained * policies * adapter * 4 * 4.0,  # weights, gradient and two moments, float32
+        "activations": float(trained * policies * tokens * model.num_layers * kept * per_value),
         "logits_chunk": 4.0 * policy.train_batch_size * policy.max_completion_length * 8192,
     }

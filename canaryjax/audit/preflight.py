@@ -88,7 +88,7 @@ def _check_sizes(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) ->
     if prompts < needed:
         raise UserError(
             f"expected at least the {needed} prompts of one policy step, found {prompts} in the policy split of trial "
-            f"{trial.trial}: give more documents, or lower policy.generation_batch_size"
+            f"{trial.trial}: give more documents, or lower {policy.batch_keys}"
         )
     documents = len({trace.document_id for trace in trial.rm_traces})
     if reward.heldout_share > 0 and reward.early_stopping_patience is not None and documents < 2:

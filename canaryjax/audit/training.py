@@ -15,10 +15,11 @@ from canaryjax.audit.trial import Trial
 from canaryjax.canaries.feedback import judge, simulate_feedback
 from canaryjax.canaries.instrument import Trace
 from canaryjax.config import AuditConfig
-from canaryjax.config.schema import LoraConfig, OptimizerConfig
+from canaryjax.config.training import LoraConfig, OptimizerConfig, PPOConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.keys import device_key, host_rng
+from canaryjax.rl.ppo_settings import AdaptiveKL, PPOSettings
 from canaryjax.rl.reward_model import RewardRows, balance_weights
 from canaryjax.rl.settings import AdapterSettings, GRPOSettings, OptimizerSettings, RewardModelSettings
 
@@ -32,7 +33,7 @@ class Prompts:
 
 
 # Fields of the policy section that are not the trainer's, or that it takes in another form.
-CONFIG_ONLY = {"algorithm", "reward", "max_prompt_length", "gradient_checkpointing", "lora", "optimizer"}
+CONFIG_ONLY = {"algorithm", "reward", "max_prompt_length", "gradient_checkpointing", "lora", "optimizer", "adaptive_kl"}
 
 
 def reward_settings(config: AuditConfig) -> RewardModelSettings:
@@ -53,15 +54,19 @@ def reward_settings(config: AuditConfig) -> RewardModelSettings:
     )
 
 
-def policy_settings(config: AuditConfig) -> GRPOSettings:
+def policy_settings(config: AuditConfig) -> GRPOSettings | PPOSettings:
     """The policy section as the trainer takes it."""
     section = config.policy
-    return GRPOSettings(
-        **section.model_dump(exclude=CONFIG_ONLY),
-        remat=section.gradient_checkpointing,
-        adapter=adapter_settings(section.lora),
-        optimizer=optimizer_settings(section.optimizer),
-    )
+    fields = section.model_dump(exclude=CONFIG_ONLY) | {
+        "remat": section.gradient_checkpointing,
+        "adapter": adapter_settings(section.lora),
+        "optimizer": optimizer_settings(section.optimizer),
+    }
+    if not isinstance(section, PPOConfig):
+        return GRPOSettings(**fields)
+    controller = section.adaptive_kl
+    adaptive = None if controller is None else AdaptiveKL(controller.target, controller.horizon)
+    return PPOSettings(**fields, adaptive_kl=adaptive)
 
 
 def adapter_settings(section: LoraConfig) -> AdapterSettings:

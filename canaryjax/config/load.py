@@ -5,7 +5,7 @@ import hashlib
 import json
 import os.path
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
 
 from canaryjax.config.schema import AuditConfig
+from canaryjax.config.training import ALGORITHMS, chosen_algorithm
 from canaryjax.errors import UserError
 
 # What reading and merging raises for what a file or an override holds: a tag may make its own errors, too.
@@ -39,7 +40,8 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> AuditCo
 
     Args:
       path: A file, or the name of a shipped config such as `quick` or `embedded/null`. A file's `extends:` key names
-        another, relative to it, whose values it starts from.
+        another, relative to it, whose values it starts from; a policy section that names another algorithm replaces
+        that file's, since the two have other keys and other defaults.
       overrides: Items such as `canary.rate=0.1`.
 
     Returns:
@@ -105,6 +107,9 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
         raise UserError(f"expected the file that `extends: {parent}` names beside {path}, found none at {beside}")
     start = _read_tree(beside, (*seen, path.resolve()))
     try:
+        own, inherited = tree.get("policy"), start.get("policy")
+        if isinstance(own, DictConfig) and "algorithm" in own and own.algorithm != chosen_algorithm(inherited):
+            start.pop("policy", None)
         return _merged(start, tree, str(path))
     except UserError:
         raise
@@ -125,22 +130,47 @@ def _refuse_missing(keys: set[str], where: str) -> None:
 
 
 def _describe(item) -> str:
-    location = ".".join(str(part) for part in item["loc"]) if item["loc"] else "config"
+    keys, section = _resolve(item["loc"])
+    location = ".".join(keys) if keys else "config"
     if item["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(item["loc"][-1]), _known_keys(item["loc"][:-1]), n=1, cutoff=0.0)
-        hint = f"; did you mean {'.'.join([*map(str, item['loc'][:-1]), near[0]])!r}?" if near else ""
-        return f"unknown config key {location!r}{hint}"
+        return f"unknown config key {location!r}{_hint(keys, section)}"
     message = item["msg"].removeprefix("Value error, ")
     found = item.get("input")
+    if item["type"] == "algorithm":
+        return f"{message}, found {chosen_algorithm(found)!r}"
     shown = "" if isinstance(found, dict | BaseModel) else f", found {found!r}"
     return f"config key {location!r}: {message}" + ("" if "found" in message else shown)
 
 
-def _known_keys(location) -> list[str]:
-    section: Any = AuditConfig
-    for part in location:
-        section = section.model_fields[part].annotation
-    return list(section.model_fields)
+def _hint(keys: list[str], section: type[BaseModel]) -> str:
+    """What an unknown key may have been meant to be."""
+    name_of = {kind: name for name, kind in ALGORITHMS.items()}
+    for kind, name in name_of.items():
+        if section in name_of and keys[-1] in kind.model_fields:
+            return f" with policy.algorithm={name_of[section]}: it is one of {name}'s; leave it out"
+    near = difflib.get_close_matches(keys[-1], list(section.model_fields), n=1, cutoff=0.0)
+    return f"; did you mean {'.'.join([*keys[:-1], near[0]])!r}?" if near else ""
+
+
+def _resolve(location: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
+    """The keys of an error as a user writes them, and the section in which the last of them stands."""
+    section: type[BaseModel] = AuditConfig
+    keys: list[str] = []
+    inner = section
+    for part in map(str, location):
+        if keys == ["policy"] and part in ALGORITHMS:  # pydantic names the chosen class behind the key
+            inner = ALGORITHMS[part]
+            continue
+        keys.append(part)
+        section = inner
+        if part in section.model_fields:
+            annotation = section.model_fields[part].annotation
+            inner = next((kind for kind in (annotation, *get_args(annotation)) if _is_section(kind)), section)
+    return keys, section
+
+
+def _is_section(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _one_line(error: Exception) -> str:

@@ -10,7 +10,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from canaryjax.config.fields import Count, FilePath, NonNegative, Section, Share
-from canaryjax.config.training import LoraConfig, OptimizerConfig, PolicyConfig, RewardModelConfig
+from canaryjax.config.training import GRPOConfig, LoraConfig, OptimizerConfig, PolicyConfig, RewardModelConfig
 
 ScoreName = Literal["clean_raw", "clean_net", "induced_raw", "induced_net"]
 
@@ -183,7 +183,7 @@ class AuditConfig(Section):
     canary: CanaryConfig = CanaryConfig()
     feedback: FeedbackConfig = FeedbackConfig()
     reward_model: RewardModelConfig = RewardModelConfig()
-    policy: PolicyConfig = PolicyConfig()
+    policy: PolicyConfig = GRPOConfig()
     study: StudyConfig = StudyConfig()
     statistic: StatisticConfig = StatisticConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -1,8 +1,9 @@
 """The sections that say how reward models and policies are trained."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from canaryjax.config.fields import Count, NonNegative, Positive, Section, Share, Temperature
 
@@ -70,18 +71,24 @@ class RewardModelConfig(Section):
         return self
 
 
-class PolicyConfig(Section):
-    """Policy optimisation (the paper's Table 4, GRPO column); batch sizes count completions."""
+class PolicySection(Section):
+    """What both algorithms of policy optimisation take; batch sizes count completions."""
+
+    reward: Literal["reward_model", "simulated"] = "reward_model"
+    epochs: Count = 1
+    max_prompt_length: Count = 1600
+    lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
+
+
+class GRPOConfig(PolicySection):
+    """Group-relative policy optimisation (the paper's Table 4, GRPO column)."""
 
     algorithm: Literal["grpo"] = "grpo"
-    reward: Literal["reward_model", "simulated"] = "reward_model"
     generation_batch_size: Count = 32
     train_batch_size: Count = 8
     grad_accumulation: Count = 1
     updates_per_rollout: Count = 1
     num_generations: Annotated[int, Field(ge=2)] = 8
-    epochs: Count = 1
-    max_prompt_length: Count = 1600
     max_completion_length: Count = 64
     temperature: Temperature = 1.0
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
@@ -94,8 +101,27 @@ class PolicyConfig(Section):
     loss_normalisation: Literal["sequence", "token", "constant"] = "sequence"
     missing_eos_penalty: NonNegative = 0.0
     gradient_checkpointing: bool = False
-    lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5)
+
+    @property
+    def samples_per_prompt(self) -> int:
+        """Completions a prompt."""
+        return self.num_generations
+
+    @property
+    def completions_per_step(self) -> int:
+        """Completions of one rollout."""
+        return self.generation_batch_size
+
+    @property
+    def batch_keys(self) -> str:
+        """What makes a rollout as large as it is, for messages."""
+        return "policy.generation_batch_size"
+
+    @property
+    def passes_per_step(self) -> int:
+        """Times a rollout is gone through."""
+        return self.updates_per_rollout
 
     @model_validator(mode="after")
     def _whole_groups(self):
@@ -118,3 +144,106 @@ class PolicyConfig(Section):
                 "updates_per_rollout=1 and train_batch_size * grad_accumulation to generation_batch_size"
             )
         return self
+
+
+class AdaptiveKLConfig(Section):
+    """A KL coefficient that follows a target, in nats a completion (Ziegler et al. 2019)."""
+
+    target: Positive = 6.0
+    horizon: Count = 10_000
+
+
+class PPOConfig(PolicySection):
+    """Proximal policy optimisation (the paper's Table 4, PPO column); what it does not give is TRL's default, assumed.
+
+    A rollout holds train_batch_size * grad_accumulation * mini_batches completions.
+    """
+
+    algorithm: Literal["ppo"] = "ppo"
+    train_batch_size: Count = 1
+    grad_accumulation: Count = 4
+    mini_batches: Count = 2
+    ppo_epochs: Count = 1
+    rollout_forward_batch_size: Count = 16
+    samples_per_prompt: Count = 1
+    max_completion_length: Count = 32
+    temperature: Temperature = 0.7
+    kl_coefficient: NonNegative = 0.01
+    adaptive_kl: AdaptiveKLConfig | None = None
+    kl: Literal["k1", "k2", "k3"] = "k1"
+    clip_range: Share = 0.2
+    value_clip_range: Positive | None = 0.2
+    value_coefficient: NonNegative = 0.1
+    gamma: Share = 1.0
+    gae_lambda: Share = 0.95
+    whiten_rewards: bool = False
+    whiten_advantages: bool = True
+    missing_eos_penalty: NonNegative = 1.0
+    gradient_checkpointing: bool = True
+    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=5e-6)
+
+    @property
+    def completions_per_step(self) -> int:
+        """Completions of one rollout."""
+        return self.train_batch_size * self.grad_accumulation * self.mini_batches
+
+    @property
+    def batch_keys(self) -> str:
+        """What makes a rollout as large as it is, for messages."""
+        return "policy.train_batch_size, grad_accumulation or mini_batches"
+
+    @property
+    def passes_per_step(self) -> int:
+        """Times a rollout is gone through."""
+        return self.ppo_epochs
+
+    @model_validator(mode="after")
+    def _whole_prompts(self):
+        for name in ("train_batch_size", "rollout_forward_batch_size"):
+            if (size := getattr(self, name)) % self.samples_per_prompt:
+                raise ValueError(
+                    f"expected {name} to be a multiple of samples_per_prompt={self.samples_per_prompt} (the "
+                    f"completions of a prompt are never split), found {size}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _no_dropout(self):
+        if self.lora.dropout > 0:
+            raise ValueError(
+                f"expected lora.dropout=0 with algorithm=ppo, found {self.lora.dropout}; the ratio of new to old "
+                "log-probs would hold its noise: set it to 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _coefficient_can_adapt(self):
+        if self.adaptive_kl is None:
+            return self
+        if self.kl_coefficient == 0:
+            raise ValueError("expected kl_coefficient above 0 with adaptive_kl, found 0; a factor cannot raise it")
+        horizon, completions = self.adaptive_kl.horizon, self.completions_per_step
+        if horizon < completions:
+            raise ValueError(
+                f"expected an adaptive_kl horizon of at least the {completions} completions of a rollout, found "
+                f"{horizon}; raise it: the coefficient would jump"
+            )
+        return self
+
+
+def chosen_algorithm(section: Any) -> Any:
+    """The algorithm that a policy section names, `grpo` where it names none: which of the two classes it is."""
+    if isinstance(section, Mapping):
+        return section.get("algorithm", "grpo")
+    return getattr(section, "algorithm", "grpo")
+
+
+ALGORITHMS: dict[str, type[GRPOConfig] | type[PPOConfig]] = {"grpo": GRPOConfig, "ppo": PPOConfig}
+PolicyConfig = Annotated[
+    Annotated[GRPOConfig, Tag("grpo")] | Annotated[PPOConfig, Tag("ppo")],
+    Discriminator(
+        chosen_algorithm,
+        custom_error_type="algorithm",
+        custom_error_message="expected policy.algorithm grpo or ppo",
+    ),
+]

@@ -56,6 +56,23 @@ def test_counts_of_the_papers_config():
     assert plan["flops_warm_start"] == 0
 
 
+def test_ppo_is_planned_with_its_own_rollouts_and_its_value_models():
+    plan = plan_study(load_config("paper/repliqa_gemma2b_ppo"), GEMMA, Material(1000, 1000))
+    counts, tokens, flops = (plan[name] for name in ("counts_per_policy", "tokens_per_policy", "flops_per_policy"))
+    # 1 x 4 x 2 completions of 8 prompts a rollout; 350 prompts are 43 rollouts and 6 left out.
+    assert (counts["policy_prompts"], counts["policy_steps"], counts["policy_completions"]) == (350, 43, 43 * 8)
+    assert tokens["policy_gradient"] == tokens["values"] == 43 * 8 * (1600 + 32)
+    # Values need no vocabulary: their gradient costs less than the policy's, and three times their forward pass.
+    assert flops["value_gradient"] == pytest.approx(3 * flops["values"])
+    assert flops["values"] < flops["value_gradient"] < flops["policy_gradient"]
+    small = ["policy.lora.rank=1", "policy.train_batch_size=8", "policy.max_completion_length=32"]
+    grpo = load_config("paper/repliqa_gemma2b_grpo", [*small, "policy.gradient_checkpointing=true"])
+    ppo = load_config("paper/repliqa_gemma2b_ppo", [*small, "policy.samples_per_prompt=8"])
+    one, two = (_memory(config, GEMMA, 0.0, 3) for config in (grpo, ppo))
+    assert two["activations"] == 2 * one["activations"]
+    assert two["adapters_and_optimiser"] == 2 * one["adapters_and_optimiser"]
+
+
 def test_several_questions_of_a_document_count_each():
     counts = plan_study(load_config("paper/repliqa_gemma2b_grpo"), GEMMA, Material(100, 500))["counts_per_policy"]
     assert (counts["logged_prompts"], counts["policy_prompts"]) == (175, 175)
@@ -106,6 +123,8 @@ def test_mistakes_are_named():
     # The run refuses it before any training; a plan of zero steps would look cheap.
     with pytest.raises(UserError, match=r"4 prompts of one policy step, found about 3 .*policy\.generation_batch_size"):
         plan_study(config, GEMMA, Material(10, 10))
+    with pytest.raises(UserError, match=r"4 prompts of one policy step, found about 3 .*train_batch_size, grad_acc"):
+        plan_study(load_config("embedded/ppo", ["data.rm_share=0.442", "data.eval_share=0.3"]), GEMMA, Material(10, 10))
     stopping = load_config("quick", ["reward_model.early_stopping_patience=2", "data.rm_share=0.1"])
     with pytest.raises(UserError, match=r"at least 2 documents .*found 1: .*reward_model\.heldout_share=0"):
         plan_study(stopping, GEMMA, Material(10, 10))

@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -11,19 +12,26 @@ import canaryjax
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.config import AuditConfig, config_hash, load_config, validate_config
 from canaryjax.config.load import SHIPPED_CONFIGS
+from canaryjax.config.training import GRPOConfig, PPOConfig
 from canaryjax.errors import UserError
+from canaryjax.rl.ppo_settings import PPOSettings
+from canaryjax.rl.settings import GRPOSettings
 
 PACKAGE = Path(canaryjax.__file__).parent
+
+
+def sections_of(annotation) -> list[type[BaseModel]]:
+    """The sections a field may hold: one, one or none, or one of two."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections_of(part)]
 
 
 def leaf_fields(section: type[BaseModel], prefix: str = "") -> list[str]:
     found = []
     for name, field in section.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            found += leaf_fields(inner, f"{prefix}{name}.")
-        else:
-            found.append(f"{prefix}{name}")
+        inner = sections_of(field.annotation)
+        found += [leaf for part in inner for leaf in leaf_fields(part, f"{prefix}{name}.")] or [f"{prefix}{name}"]
     return found
 
 
@@ -39,9 +47,9 @@ def attributes_read() -> set[str]:
 
 def test_every_field_is_read_somewhere():
     read = attributes_read()
-    unread = [path for path in leaf_fields(AuditConfig) if path.rsplit(".", 1)[-1] not in read]
-    # `algorithm` has one value until PPO comes; it is validated, and shown in the report's config.
-    assert unread == ["policy.algorithm"]
+    fields = leaf_fields(AuditConfig)
+    assert {"policy.num_generations", "policy.ppo_epochs", "policy.adaptive_kl.horizon"} <= set(fields)
+    assert [path for path in fields if path.rsplit(".", 1)[-1] not in read] == []
 
 
 def test_every_shipped_config_is_valid_and_named_once():
@@ -90,6 +98,13 @@ def test_every_shipped_config_is_valid_and_named_once():
         *[(f"canary.rate=!!{tag} x", "expected overrides that merge into quick") for tag in ("float", "int", "bool")],
         ("canary=[]", "merge into quick; Cannot merge"),
         ("canary[rate=1", "canary"),
+        ("policy.algorithm=trpo", "policy.algorithm grpo or ppo, found 'trpo'"),
+        (
+            "policy.algorithm=ppo",
+            "'policy.num_generations' with policy.algorithm=ppo: it is one of grpo's; leave it out",
+        ),
+        ("policy.clip_range=0.1", "'policy.clip_range' with policy.algorithm=grpo: it is one of ppo's; leave it out"),
+        ("policy=3", "config key 'policy'"),
     ],
 )
 def test_mistakes_are_named(override, message):
@@ -109,6 +124,41 @@ def test_mistakes_are_named(override, message):
 def test_values_that_contradict_each_other_are_refused(overrides, message):
     with pytest.raises(UserError, match=message):
         load_config("quick", overrides)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["policy.clip_rang=0.1"], "did you mean 'policy.clip_range'"),
+        (["policy.adaptive_kl={target: 6.0, horizn: 9}"], "did you mean 'policy.adaptive_kl.horizon'"),
+        (["policy.adaptive_kl={target: 0.0}"], "'policy.adaptive_kl.target'"),
+        (["policy.adaptive_kl={horizon: 31}"], "'policy': expected an adaptive_kl horizon of at least the 32"),
+        (["policy.adaptive_kl={}", "policy.kl_coefficient=0"], "a factor cannot raise it"),
+        (["policy.samples_per_prompt=5"], "train_batch_size to be a multiple of samples_per_prompt=5"),
+        (["policy.kl=k3_weighted"], "'policy.kl'"),
+        (["policy.top_p=0.9"], "one of grpo's"),
+    ],
+)
+def test_mistakes_in_a_ppo_section_are_named(overrides, message):
+    with pytest.raises(UserError, match=message):
+        load_config("embedded/ppo", overrides)
+
+
+def test_a_section_of_another_algorithm_replaces_the_one_it_extends(tmp_path):
+    grpo, ppo = load_config("quick"), load_config("embedded/ppo")
+    assert (grpo.policy.algorithm, ppo.policy.algorithm) == ("grpo", "ppo")
+    assert (ppo.data, ppo.canary, ppo.reward_model) == (grpo.data, grpo.canary, grpo.reward_model)
+
+    def extended(policy):
+        file = tmp_path / "config.yaml"
+        values = {"extends": str(SHIPPED_CONFIGS / "quick.yaml"), "name": "own", "policy": policy}
+        file.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return load_config(file).policy
+
+    # Merged, PPO would run with the rank, the rate and the prompt length that GRPO was tuned with.
+    assert extended({"algorithm": "ppo"}) == PPOConfig() != grpo.policy
+    same = grpo.policy.model_copy(update={"epochs": 3})
+    assert extended({"algorithm": "grpo", "epochs": 3}) == extended({"epochs": 3}) == same
 
 
 RANGES = {
@@ -150,10 +200,34 @@ def outcome(make) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("key", "values"), RANGES.items())
-def test_the_config_refuses_what_the_trainers_refuse_and_nothing_else(key, values):
+PPO_RANGES = {
+    "policy.train_batch_size": (0, 4, 8, 12, 16),
+    "policy.rollout_forward_batch_size": (0, 4, 8, 12, 16),
+    "policy.samples_per_prompt": (0, 1, 2, 5, 8),
+    "policy.grad_accumulation": (0, 1, 3),
+    "policy.mini_batches": (0, 1, 3),
+    "policy.ppo_epochs": (0, 1, 3),
+    "policy.temperature": (0.0, 0.7),
+    "policy.kl_coefficient": (-1.0, 0.0, 0.1),
+    "policy.kl": ("k1", "k2", "k3", "k3_weighted"),
+    "policy.clip_range": (-0.1, 0.0, 0.2, 1.0, 1.1),
+    "policy.value_clip_range": (None, 0.0, 0.2, 3.0),
+    "policy.value_coefficient": (-0.1, 0.0, 2.0),
+    "policy.gamma": (-0.1, 0.0, 1.0, 1.1),
+    "policy.gae_lambda": (-0.1, 0.0, 1.0, 1.1),
+    "policy.lora.dropout": (0.0, 0.1),
+    "policy.missing_eos_penalty": (-1.0, 0.0),
+    "policy.max_completion_length": (0, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "values"),
+    [("quick", *item) for item in RANGES.items()] + [("embedded/ppo", *item) for item in PPO_RANGES.items()],
+)
+def test_the_config_refuses_what_the_trainers_refuse_and_nothing_else(name, key, values):
     # What the trainers alone refuse, `--plan` would plan, and a run would name without its key.
-    start = load_config("quick", ["policy.top_p=0.9" if key == "policy.updates_per_rollout" else "study.seed=1"])
+    start = load_config(name, ["policy.top_p=0.9" if key == "policy.updates_per_rollout" else "study.seed=1"])
     for value in values:
         changed, section = start.model_dump(), key.split(".")
         node = changed
@@ -256,6 +330,15 @@ def test_the_papers_tables_are_the_defaults():
     assert (policy.train_batch_size, policy.generation_batch_size, policy.num_generations) == (8, 32, 8)
     assert (policy.optimizer.learning_rate, policy.kl_coefficient, policy.clip_low) == (1e-5, 0.04, 0.2)
     assert (policy.max_prompt_length, policy.max_completion_length) == (1600, 64)
+    ppo = PPOConfig()
+    assert (ppo.train_batch_size, ppo.grad_accumulation, ppo.mini_batches, ppo.ppo_epochs) == (1, 4, 2, 1)
+    assert (ppo.optimizer.learning_rate, ppo.kl_coefficient, ppo.clip_range, ppo.gae_lambda) == (5e-6, 0.01, 0.2, 0.95)
+    assert (ppo.max_prompt_length, ppo.max_completion_length, ppo.temperature, ppo.epochs) == (1600, 32, 0.7, 1)
+    assert (ppo.rollout_forward_batch_size, ppo.missing_eos_penalty, ppo.gradient_checkpointing) == (16, 1.0, True)
+    assert load_config("paper/repliqa_gemma2b_ppo").policy == ppo
+    # One table, told twice: what a config leaves out is what the trainer would take.
+    for section, settings in ((GRPOConfig(), GRPOSettings()), (ppo, PPOSettings())):
+        assert policy_settings(AuditConfig(policy=section)) == settings
     assert (feedback.max_response_chars, feedback.warmup_samples, feedback.mean_match_min_samples) == (512, 200, 256)
     assert (feedback.calibration_learning_rate, feedback.mean_match_tolerance) == (0.02, 0.01)
     assert (config.canary.delta, config.canary.allow_large_delta) == (0.1, False)
