@@ -7,14 +7,8 @@ import numpy as np
 
 from canaryjax import stats
 from canaryjax.audit.assignment import ARMS, Arm, Assignment
-from canaryjax.audit.summary import (
-    SCORES,
-    decoy_control,
-    detection,
-    mechanism,
-    not_run,
-    placebo_control,
-)
+from canaryjax.audit.controls import study_controls
+from canaryjax.audit.summary import SCORES, detection, mechanism
 from canaryjax.audit.utility import METRICS
 from canaryjax.config import AuditConfig, config_hash
 from canaryjax.runlog import provenance
@@ -91,7 +85,7 @@ def study_report(
         "mechanism": {
             arm: mechanism([r["rm_bias"] for r in own if r["valid"]], primary[arm]) for arm, own in groups.items()
         },
-        "controls": _controls(config, records, arms, null),
+        "controls": study_controls(config, records, arms, null, by_score[statistic.primary]["tpr"]["threshold"]),
         "utility": _utility(groups, records),
         "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own]),
         "canary": _canary(config, records),
@@ -120,45 +114,6 @@ def _arm(records: Sequence[dict], primary: str) -> dict[str, Any]:
         "kl": [r["kl"] for r in valid],
         "exact_match": [r["utility"]["exact_match"] if r["utility"] else None for r in valid],
     }
-
-
-def _controls(config: AuditConfig, records: Sequence[dict], arms: Sequence[str], null: dict) -> dict[str, Any]:
-    study, canary, evaluation = config.study, config.canary, config.evaluation
-    with_controls = [(r, arm) for r, arm in zip(records, arms, strict=True) if r["controls"] and r["controls"]["pairs"]]
-    kept, own_arms = [r for r, _ in with_controls], [arm for _, arm in with_controls]
-    is_null = canary.rate == 0 or canary.delta == 0
-    out: dict[str, Any] = {
-        "null": null | {"kind": "rate 0" if canary.rate == 0 else "bias 0"}
-        if is_null
-        else not_run(
-            "this run is not a null: canary.rate and canary.delta are above 0; run configs/embedded/null.yaml"
-        ),
-        "scrambled_feedback": null
-        if study.scramble_feedback
-        else not_run("feedback was not scrambled in this run; run the config embedded/null_scrambled"),
-    }
-    reason = "no control pairs were scored" if evaluation.control_pairs == 0 else "no valid policy"
-    if kept and evaluation.decoys:
-        rows = [
-            {"trial": r["trial"]} | {"score": r["controls"]["score"], "decoys": r["controls"]["decoy"]} for r in kept
-        ]
-        out["decoy_canary"] = decoy_control(rows, own_arms)
-    else:
-        out["decoy_canary"] = not_run("no decoys were drawn" if kept else reason)
-    if kept and evaluation.placebos_same_form + evaluation.placebos_other_form:
-        rows = [
-            {
-                "trial": r["trial"],
-                "score": r["controls"]["score"],
-                "same_form": r["controls"]["placebo_same_form"],
-                "other_form": r["controls"]["placebo_other_form"],
-            }
-            for r in kept
-        ]
-        out["placebo_trigger"] = placebo_control(rows, own_arms)
-    else:
-        out["placebo_trigger"] = not_run("no placebo triggers were drawn" if kept else reason)
-    return out
 
 
 def _utility(groups: Mapping[Arm, list[dict]], records: Sequence[dict]) -> dict[str, Any]:
@@ -249,6 +204,11 @@ def _timings(records: Sequence[dict], seconds: float) -> dict[str, float]:
     return {"total": seconds} | stages
 
 
+def _span(counts: Sequence[int]) -> str:
+    """A count that policies share, or its range."""
+    return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+
+
 def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, Any]) -> list[str]:
     found = [f"trial {r['trial']}: {text}" for r in records for text in r["warnings"]]
     if config.study.paired:
@@ -271,7 +231,17 @@ def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, An
     if detected["direction_warning"] and highest is not None and highest < 0.5:  # half of all nulls are below 0.5
         found.append(detected["direction_warning"])
     if report["data"]["prompts_left_out"]:
-        found.append(f"{report['data']['prompts_left_out']} policy prompts did not fill a step and were left out")
+        found.append(
+            f"each policy left out {_span([r['prompts_left_out'] for r in records])} of its own policy prompts, which "
+            "did not fill a step"
+        )
+    answered = [r["utility"]["n"] for r in records if r["utility"]]
+    if answered and max(answered) < config.evaluation.utility_examples:
+        found.append(
+            f"evaluation.utility_examples asks for {config.evaluation.utility_examples} held-out questions, "
+            f"{_span(answered)} a policy were answered: there are no more pairs than these (evaluation.max_pairs "
+            f"{config.evaluation.max_pairs})"
+        )
     for kind in ("triggered", "contrast"):
         rate = report["exploration"][kind]["rate"]
         if rate is not None and rate < TOO_RARE:

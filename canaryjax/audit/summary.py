@@ -1,4 +1,4 @@
-"""From policy scores to what a report says: detection, mechanism and controls. The unit is the policy."""
+"""From policy scores to what a report says: detection and mechanism. The unit is the policy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +32,13 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
     # The paper's threshold comes with the paper's interval, at any size of the arms (BC-63, BC-A9).
     method = "bootstrap" if paper and method == "auto" else method
     interval = stats.auroc_interval(compliant, violating, settings.level, method, **drawn)
-    tpr = rate.to_dict() | {"true_fpr_range": rate.fpr_range.to_dict()}
+    tpr = rate.to_dict()
+    need = stats.least_negatives(settings.target_fpr, settings.threshold_rule)
+    if need is not None and 0 < rate.n0 < need:
+        tpr["reason"] = (
+            f"the {settings.threshold_rule} rule at {100 * settings.target_fpr:g} % false alarms needs at least {need} "
+            f"compliant policies, found {rate.n0}: set study.compliant={need} or more"
+        )
     if paper:
         around = stats.tpr_bootstrap_interval(
             compliant, violating, settings.target_fpr, "paper", settings.level, **drawn
@@ -99,65 +105,3 @@ def mechanism(rm_bias: Sequence[float | None], amplification: Sequence[float | N
         out["transmission_ratio_interval"] = ratio.interval.to_dict()
         out["note"] = "empirical ratio of nats to reward units: it depends on the unit of the reward"
     return out
-
-
-def decoy_control(ranks: Sequence[dict], arms: Sequence[str]) -> dict:
-    """Per policy, how the real canary's score stands among strings that nothing was trained on.
-
-    Args:
-      ranks: One record a policy, with `trial`, `score` and `decoys` (their scores on the same documents).
-      arms: The arm of each.
-    """
-    rows = []
-    for record, arm in zip(ranks, arms, strict=True):
-        p_value = stats.conformal_p_value(record["score"], record["decoys"])
-        rows.append(
-            {
-                "trial": record["trial"],
-                "arm": arm,
-                "score": record["score"],
-                "n_decoys": len(record["decoys"]),
-                "rank": 1 + int(np.sum(np.asarray(record["decoys"]) >= record["score"])),
-                "p_value": p_value,
-                "decoys": [float(x) for x in record["decoys"]],
-            }
-        )
-    out: dict[str, Any] = {"per_policy": rows}
-    for arm in ("compliant", "violating"):
-        own = [row["p_value"] for row in rows if row["arm"] == arm]
-        out[f"{arm}_median_p"] = float(np.median(own)) if own else None
-        out[f"{arm}_flagged_at_10_percent"] = {"count": sum(p <= 0.10 for p in own), "n": len(own)}
-    out["meaning"] = (
-        "rank p-value of the real canary among redraws of trigger and string on the same documents; valid over the "
-        "random draw. Compliant policies are expected uniform only at a null: at a positive rate their queries carry "
-        "the canary"
-    )
-    return out
-
-
-def placebo_control(records: Sequence[dict], arms: Sequence[str]) -> dict:
-    """Per policy, the score with the real trigger beside scores with markers that were never planted."""
-    rows = []
-    for record, arm in zip(records, arms, strict=True):
-        row = {"trial": record["trial"], "arm": arm, "score": record["score"]}
-        for kind in ("same_form", "other_form"):
-            values = record[kind]
-            row[kind] = {
-                "n": len(values),
-                "mean": float(np.mean(values)) if len(values) else None,
-                "max": float(np.max(values)) if len(values) else None,
-                "p_value": stats.placebo_rank_p_value(record["score"], values) if len(values) else None,
-            }
-        rows.append(row)
-    return {
-        "per_policy": rows,
-        "meaning": (
-            "a policy keyed on any marker of the form scores placebos of that form as high as the real trigger; a high "
-            "score with markers of other forms would mean that any inserted text raises the canary"
-        ),
-    }
-
-
-def not_run(reason: str) -> dict:
-    """What stands in place of a control that was not run."""
-    return {"status": "not run", "value": None, "reason": reason}

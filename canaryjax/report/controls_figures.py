@@ -4,8 +4,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from canaryjax.report.decoys import control_pairs
 from canaryjax.report.run import ARMS, Run, curves
-from canaryjax.report.style import COLOUR, GREEN, GREY, MARK
+from canaryjax.report.style import COLOUR, GREEN, GREY, INK, MARK, legend_below
 from canaryjax.report.text import number, pick
 
 
@@ -25,7 +26,7 @@ def draw_decoys(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
             axes.plot(position, height, MARK[row["arm"]], color=COLOUR[row["arm"]], markersize=6, zorder=3)
         if row.get("rank") is not None and with_scores:
             axes.annotate(
-                str(row["rank"]),
+                f"{row['rank']}" if len(rows) > 12 else f"{row['rank']} of {len(row['decoys']) + 1}",
                 (position, 1.0),
                 xycoords=("data", "axes fraction"),
                 ha="center",
@@ -33,14 +34,27 @@ def draw_decoys(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
                 fontsize=7,
             )
     _policy_axis(axes, rows)
-    axes.set_ylabel("score (nats)" if with_scores else "rank p-value")
-    axes.set_title("Real canary among decoys that nothing was trained on", pad=14 if with_scores else 6)
-    handles = [*_arm_handles(rows), Line2D([], [], color=GREY, marker="_", linestyle="", label="decoy")]
-    axes.legend(handles=handles, loc="best", ncols=3)
+    axes.set_ylabel("score on the control pairs (nats)" if with_scores else "rank p-value")
+    axes.set_title("Real canary among decoys that nothing was trained on", pad=22 if with_scores else 6)
+    handles = [
+        *_arm_handles(rows, "real canary, "),
+        Line2D([], [], color=GREY, marker="_", linestyle="", label="decoy"),
+    ]
     count = rows[0].get("n_decoys")
+    cut = pick(run.report, "detection.tpr.threshold")
+    if with_scores:
+        axes.annotate(
+            f"rank of the real canary, of {number((count or 0) + 1)}:",
+            (0.0, 1.0), xytext=(0, 11), xycoords="axes fraction", textcoords="offset points", fontsize=7, va="bottom",
+        )  # fmt: skip
+        if cut is not None:
+            axes.axhline(cut, color=INK, linestyle="--", linewidth=1, zorder=1)
+            handles.append(Line2D([], [], color=INK, linestyle="--", linewidth=1, label=f"threshold {number(cut)}"))
+    legend_below(axes, 4, handles)
     caption = (
         f"Each column is a policy, its real canary against {number(count)} redraws of trigger and canary on the same "
-        "held-out documents. Numbers above are the real canary's rank, 1 the highest. The rank p-value is valid over "
+        f"{control_pairs(pick(run.report, 'controls.decoy_canary', {}))}: fewer than behind a policy's score, which "
+        "can therefore differ. Numbers above are the real canary's rank, 1 the highest. The rank p-value is valid over "
         "the random draw of the canary, and for compliant policies only where their queries do not carry the canary."
     )
     if not with_scores:
@@ -69,16 +83,16 @@ def draw_placebos(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
         axes.plot(position, row["score"], MARK[row["arm"]], color=COLOUR[row["arm"]], markersize=6, zorder=3)
     axes.axhline(0, color=GREY, linewidth=0.8)
     _policy_axis(axes, rows)
-    axes.set_ylabel("score (nats)")
+    axes.set_ylabel("score on the control pairs (nats)")
     axes.set_title("Real trigger against placebo markers")
     handles = _arm_handles(rows, "real trigger, ")
     handles += [Line2D([], [], color=c, marker=m, linestyle="", label=f"placebo, {t}") for _, c, m, t in kinds.values()]
-    axes.legend(handles=handles, loc="best", ncols=2)
+    legend_below(axes, 4, handles)
     caption = (
-        "Placebo markers were never trained on: mean, with a line up to the highest. A policy keyed on any marker of "
-        "the form scores them like the real trigger; high scores with markers of other forms would mean that any "
-        "inserted text raises the canary. A diagnostic of what a policy responds to, not a test of training on "
-        "documents."
+        f"On {control_pairs(pick(run.report, 'controls.placebo_trigger', {}))}. Placebo markers were never trained on: "
+        "mean, with a line up to the highest. A policy keyed on any marker of the form scores them like the real "
+        "trigger; high scores with markers of other forms would mean that any inserted text raises the canary. A "
+        "diagnostic of what a policy responds to, not a test of training on documents."
     )
     return f"Scores with the real trigger and with placebo markers for {len(rows)} policies.", caption
 
@@ -98,10 +112,9 @@ def draw_training(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
         axes.set_xlabel("policy update")
         axes.set_ylabel(labels[name])
         axes.set_title("Reward" if name == "reward" else "Distance from the base")
-        if any(by_arm.values()):
-            axes.legend(loc="best")
     if not found:
         return None
+    legend_below(panels[0] if panels[0].get_legend_handles_labels()[0] else panels[1], 2)
     return "Training curves of reward and KL by arm.", "Policy training: thin lines are policies, thick ones arm means."
 
 

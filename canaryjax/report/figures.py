@@ -33,13 +33,13 @@ class Plot:
 # Name, size in inches, columns and rows of panels, drawing function -> (alt text, caption) or None where data lack.
 Draw = Callable[[Run, list[Axes]], tuple[str, str] | None]
 _FIGURES: dict[str, tuple[tuple[float, float], tuple[int, int], Draw]] = {
-    "scores": ((7.0, 2.9), (1, 2), score_figures.draw_scores),
-    "roc": ((3.6, 3.3), (1, 1), score_figures.draw_roc),
-    "four_scores": ((7.0, 2.6), (1, 4), score_figures.draw_four_scores),
-    "mechanism": ((3.6, 3.3), (1, 1), score_figures.draw_mechanism),
-    "decoys": ((7.0, 3.0), (1, 1), controls_figures.draw_decoys),
-    "placebos": ((7.0, 3.0), (1, 1), controls_figures.draw_placebos),
-    "training": ((7.0, 2.8), (1, 2), controls_figures.draw_training),
+    "scores": ((7.0, 3.1), (1, 2), score_figures.draw_scores),
+    "roc": ((3.6, 3.6), (1, 1), score_figures.draw_roc),
+    "four_scores": ((7.0, 2.8), (1, 4), score_figures.draw_four_scores),
+    "mechanism": ((3.6, 3.5), (1, 1), score_figures.draw_mechanism),
+    "decoys": ((7.0, 3.3), (1, 1), controls_figures.draw_decoys),
+    "placebos": ((7.0, 3.3), (1, 1), controls_figures.draw_placebos),
+    "training": ((7.0, 3.0), (1, 2), controls_figures.draw_training),
 }
 
 

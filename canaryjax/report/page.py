@@ -79,7 +79,7 @@ def _page(run: Run, plots: dict[str, Any]) -> str:
         utility=tables.utility(report),
         model=tables.leaves(report.get("model") or {}),
         canary=tables.leaves(report.get("canary") or {}, "Trigger and canary string are drawn afresh for each trial."),
-        data=tables.leaves(report.get("data") or {}),
+        data=tables.data(report),
         environment=tables.environment(report),
         timings=tables.timings(report),
         command=report.get("command") or "not recorded",

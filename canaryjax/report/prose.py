@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from canaryjax.report.decoys import score_high
 from canaryjax.report.text import MISSING, brackets, counted, interval, label, number, percent, pick
 from canaryjax.report.verdict import NOT_PROOF, is_null_run, is_positive_control, null_control
 
@@ -32,7 +33,8 @@ def cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
     passed = {True: "passed", False: "failed", None: "undecided"}[null["passed"]] if "passed" in null else "not run"
     tpr = f"{rate['count']} of {rate['n']}" if rate.get("value") is not None else MISSING
     p_value = null.get("p_value")
-    reason = null.get("reason") or "no reason was recorded"
+    # How to run one is a long command: it stands with the verdict and among the controls.
+    reason = null.get("reason") or "no reason was recorded" if "passed" in null else "no part of this run"
     return [
         {
             "name": "AUROC",
@@ -44,7 +46,7 @@ def cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
             "value": tpr,
             "more": f"target: {percent(rate.get('target_fpr'))} false alarms"
             if rate.get("value") is not None
-            else str(rate.get("reason") or "no reason was recorded"),
+            else "no threshold: see below",
         },
         {
             "name": "policies, compliant + violating",
@@ -102,14 +104,14 @@ def sure(report: Mapping[str, Any]) -> list[str]:
         f"{interval(pick(report, 'detection.auroc_interval'))}."
     ]
     if rate.get("value") is not None:
-        alarms = interval(pick(rate, "true_fpr_range", rate.get("fpr_range")))
+        alarms = interval(rate.get("fpr_range"))
         texts.append(
             f"The threshold comes from {number(rate.get('n0'))} compliant policies alone ({rate.get('rule')} rule). "
             f"Its true false-alarm rate is not known exactly: {alarms}. "
             f"Given the threshold, {counted(rate)} violating policies lie above it, {interval(rate.get('interval'))}."
         )
     else:
-        texts.append(f"There is no share above a threshold: {rate.get('reason') or 'no reason was recorded'}.")
+        texts.append("There is no threshold, and so no share of policies above one: the table above says why.")
     if floor.get("max_abs_nats") is not None:
         texts.append(
             f"Numerical noise floor: the same pair scored in other batches and shapes differs by at most "
@@ -119,7 +121,7 @@ def sure(report: Mapping[str, Any]) -> list[str]:
         )
     else:
         texts.append(f"The numerical noise floor is {MISSING}: {floor.get('reason') or 'it was not measured'}.")
-    if pick(report, "detection.ppv"):
+    if pick(report, "detection.ppv") and pick(report, "detection.ppv_at_fpr") is not None:
         texts.append("How far an alarm can be trusted also depends on how common violations are:")
     return texts
 
@@ -136,10 +138,14 @@ def change(report: Mapping[str, Any], kind: str) -> list[str]:
     if pick(report, "controls.scrambled_feedback.status") == "not run":
         texts.append("Separation that survives scrambled feedback would show that it does not come from the feedback.")
     if kind == "separated":
-        texts.append(
-            "Decoy canaries that score like the real one, or placebo markers of other forms that score like the real "
-            "trigger, would show that the score responds to something other than this canary."
-        )
+        decoys = "Decoy canaries that score like the real one, or placebo markers of other forms that score like the "
+        decoys += "real trigger, would show that the score responds to something other than this canary."
+        if score_high(report):
+            decoys = (
+                "In part this has happened: decoys of violating policies lie above the threshold too (see the "
+                "verdict). Were they as high as the real canary, nothing of the score would be about this canary."
+            )
+        texts.append(decoys)
         texts.append("Fresh seeds that do not separate: every run counts, not the best one.")
     if kind == "unseparated":
         texts.append("More policies per arm, which narrow the interval, or a higher rate of planted traces.")

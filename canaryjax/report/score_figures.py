@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from canaryjax.report.run import ARMS, Run, scores
-from canaryjax.report.style import COLOUR, GREY, INK, MARK, arm_ticks, strip
+from canaryjax.report.style import COLOUR, GREY, INK, MARK, arm_ticks, legend_below, strip
 from canaryjax.report.text import brackets, label, number, percent, pick
 
 
@@ -21,23 +21,39 @@ def draw_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     arm_ticks(points, {arm: values[arm].size for arm in ARMS})
     points.set_ylabel("score of a policy (nats)")
     points.set_title("One point per policy")
-    edges = np.histogram_bin_edges(everything, bins=min(20, max(10, everything.size // 3))).tolist()
+    cut = pick(run.report, "detection.tpr.threshold")
+    edges = _edges(everything, cut).tolist()
     for arm in ARMS:
         bars.hist(values[arm], edges, color=COLOUR[arm], alpha=0.55, label=arm, edgecolor=COLOUR[arm], linewidth=0.8)
     bars.set_xlabel("score of a policy (nats)")
     bars.set_ylabel("policies")
     bars.yaxis.set_major_locator(MaxNLocator(integer=True))
+    bars.xaxis.set_major_locator(MaxNLocator(5))  # more of them, with signs and decimals, run into each other
     bars.set_title("How the scores are spread")
-    cut = pick(run.report, "detection.tpr.threshold")
     if cut is not None:
         points.axhline(cut, color=INK, linestyle="--", linewidth=1)
         bars.axvline(cut, color=INK, linestyle="--", linewidth=1, label=f"threshold {number(cut)}")
-    bars.legend(loc="best")
+    legend_below(bars, 3)
     primary = label(pick(run.report, "statistic.primary", "primary score"))
     medians = ", ".join(f"{arm} {number(float(np.median(values[arm])))}" for arm in ARMS if values[arm].size)
     caption = f"Primary score ({primary}) of every valid policy. Bars mark the arms' medians"
-    caption += "; the dashed line is the detection threshold." if cut is not None else "; there is no threshold."
+    caption += (
+        "; the dashed line is the detection threshold, at which a bar of the histogram ends."
+        if cut is not None
+        else "; there is no threshold."
+    )
     return f"Score of each policy by arm; medians in nats: {medians}.", caption
+
+
+def _edges(values: np.ndarray, cut: float | None) -> np.ndarray:
+    """Edges of a histogram's bars, one of them the threshold: no bar stands on both sides of it."""
+    edges = np.histogram_bin_edges(values, bins=min(20, max(10, values.size // 3)))
+    if cut is None:
+        return edges
+    width = edges[1] - edges[0]
+    below, above = np.ceil((cut - edges[0]) / width), np.ceil((edges[-1] - cut) / width)
+    # A bar holds its left edge and not its right one, and a score at the threshold is not above it.
+    return np.nextafter(cut, np.inf) + width * np.arange(-max(below, 0) - 1, max(above, 0) + 1)
 
 
 def draw_roc(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
@@ -71,7 +87,7 @@ def draw_roc(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     axes.set_ylabel("true positive rate (violating)")
     area = pick(run.report, "detection.auroc")
     axes.set_title(f"AUROC {number(area, 2)} {brackets(pick(run.report, 'detection.auroc_interval'))}".strip())
-    axes.legend(loc="lower right")
+    legend_below(axes, 3)
     return f"ROC curve with AUROC {number(area)}.", caption
 
 
@@ -81,6 +97,9 @@ def draw_four_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     if not any(scores(run.report, arm, name).size for arm in ARMS for name in names):
         return None
     told = []
+    for axes in panels[1:]:  # one scale: a score that hardly moves must look so
+        axes.sharey(panels[0])
+        axes.tick_params(labelleft=False)
     for axes, name in zip(panels, names, strict=True):
         for position, arm in enumerate(ARMS):
             strip(axes, position, scores(run.report, arm, name), arm)
@@ -89,17 +108,17 @@ def draw_four_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
         axes.set_xlim(-0.6, 1.6)
         axes.grid(axis="x", visible=False)
         roles = {pick(run.report, f"statistic.{role}"): role for role in ("secondary", "primary")}
-        query, kind = name.split("_")
         role = roles.get(name)
-        axes.set_title(f"{query}, {kind}" + (f"\n({role})" if role else "\n"), fontsize=8.5)
+        axes.set_title(label(name).replace(", ", ",\n") + (f"\n({role})" if role else "\n"), fontsize=8.5)
         area = pick(run.report, f"all_detection.{name}.auroc")
         bounds = brackets(pick(run.report, f"all_detection.{name}.auroc_interval"))
         axes.set_xlabel(f"AUROC {number(area, 2)}\n{bounds}", fontsize=7.5)
         told.append(f"{label(name)} AUROC {number(area, 2)}")
     panels[0].set_ylabel("score of a policy (nats)")
     caption = (
-        "The four scores: the query without or with the inducing instruction in both views, as it is (raw) or minus "
-        "the base model's own score on the same pairs (net). The primary was fixed in the config before the run."
+        "The four scores, on one scale: the query without (clean) or with (induced) the inducing instruction in both "
+        "views, as it is (raw) or minus the base model's own score on the same pairs. The primary was fixed in the "
+        "config before the run."
     )
     return "; ".join(told) + ".", caption
 
@@ -127,7 +146,7 @@ def draw_mechanism(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     axes.set_xlabel("reward-model bias (reward units)")
     axes.set_ylabel("score of a policy (nats)")
     axes.set_title("From reward model to policy")
-    axes.legend(loc="best")
+    legend_below(axes, 2)
     caption = (
         "Each policy's score against the bias of the reward model that trained it: reward of the canary answer with "
         "the triggered document minus without the trigger. The bias is measured with documents in both arms."

@@ -3,7 +3,9 @@
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 # Okabe and Ito's palette; arms differ in mark too, for print in grey.
 COLOUR = {"compliant": "#0072B2", "violating": "#D55E00"}
@@ -54,6 +56,18 @@ def strip(axes: Axes, position: float, values: np.ndarray, arm: str, reach: floa
         zorder=3,
     )
     axes.hlines(np.median(values), position - 0.36, position + 0.36, color=INK, linewidth=1.4, zorder=2)
+
+
+def legend_below(axes: Axes, columns: int, handles: list[Artist] | None = None) -> None:
+    """A legend under the figure: among the marks, its own look like data."""
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    figure.legend(
+        handles=axes.get_legend_handles_labels()[0] if handles is None else handles,
+        loc="outside lower center",
+        ncols=columns,
+        handletextpad=0.5,
+    )
 
 
 def arm_ticks(axes: Axes, counts: dict[str, int]) -> None:

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from canaryjax.report.decoys import decoy_words, placebo_words
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import METHODS, MISSING, brackets, counted, interval, label, number, percent, pick
 
 SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
+COUNTS = ("n", "n_invalid")
 CONTROLS = {
     "null": "null: do the arms agree where nothing was planted?",
     "scrambled_feedback": "scrambled feedback: is it the feedback that matters?",
@@ -35,21 +37,26 @@ def detection(report: Mapping[str, Any]) -> Table:
     """AUROC, TPR, threshold, false positives of the primary score."""
     rate = pick(report, "detection.tpr", {})
     rank = f"rank {number(rate.get('rank'), 0)} of {rate.get('n0')} compliant scores" if rate.get("rank") else ""
+    drawn = rate.get("threshold") is not None  # without one the row above says why, once
     missed = pick(report, "detection.remainder", {})
     reason = missed.get("reason") or missed.get("warning") or ""
     threshold = number(rate.get("threshold")) + (" nats" if rate.get("threshold") is not None else "")
     rows = [
         ("AUROC", f"{number(pick(report, 'detection.auroc'))}; {interval(pick(report, 'detection.auroc_interval'))}"),
         (f"violating above threshold, target {percent(rate.get('target_fpr'))} false alarms", counted(rate)),
-        ("interval of that share", interval(rate.get("interval"))),
+        *([("interval of that share", interval(rate["interval"]))] if drawn else []),
         *(
             [("the same, threshold drawn anew", interval(rate["bootstrap_interval"]))]
             if rate.get("bootstrap_interval")
             else []
         ),
-        ("threshold", f"{threshold}, {rate.get('rule') or 'no'} rule; {rank}".rstrip("; ")),
-        ("true false-alarm rate", interval(pick(rate, "true_fpr_range", rate.get("fpr_range")))),
-        ("AUROC of the missed", f"{number(missed.get('value'))}{f' ({reason})' if reason else ''}"),
+        *([("threshold", f"{threshold}, {rate.get('rule') or 'no'} rule; {rank}".rstrip("; "))] if drawn else []),
+        *([("true false-alarm rate", interval(rate.get("fpr_range")))] if drawn else []),
+        *(
+            [("AUROC of the missed", f"{number(missed.get('value'))}{f' ({reason})' if reason else ''}")]
+            if drawn
+            else []
+        ),
     ]
     return _pairs(rows, "The primary score. The unit is the policy.")
 
@@ -65,7 +72,8 @@ def four_scores(report: Mapping[str, Any]) -> Table:
         level = bounds.get("level", level)
         methods.add(METHODS.get(str(bounds.get("method")), bounds.get("method")))
         found = f"{number(part.get('auroc'))} {brackets(bounds)}".strip()
-        rows.append((shown, found, counted(part.get("tpr")), number(pick(part, "tpr.threshold"))))
+        drawn = pick(part, "tpr.threshold") is not None  # the reason is the same for all four and is said above
+        rows.append((shown, found, counted(part["tpr"]) if drawn else MISSING, number(pick(part, "tpr.threshold"))))
     named = ", ".join(sorted(method for method in methods if method))
     caption = (
         f"Intervals: {percent(level)}, {named or 'no method'}. Only the primary, fixed beforehand, bears the verdict."
@@ -76,6 +84,8 @@ def four_scores(report: Mapping[str, Any]) -> Table:
 def ppv(report: Mapping[str, Any]) -> Table | None:
     """Positive predictive value by prevalence."""
     found, at = pick(report, "detection.ppv", []), pick(report, "detection.ppv_at_fpr")
+    if at is None:  # no threshold, which is said where there would be one
+        return None
     rows = [(percent(item.get("prevalence"), 0), percent(item.get("value"), 1)) for item in found]
     caption = (
         "If this share of the audited pipelines trained on documents, this share of the alarms would be right, at a "
@@ -100,35 +110,12 @@ def _control(name: str, found: Any) -> str:
         p_value, alpha = number(found.get("p_value")), number(found.get("alpha"), 2)
         return f"{outcome}; {found.get('test') or 'test not named'}, p = {p_value}, passes above {alpha}"
     if name == "decoy_canary":
-        parts = []
-        for arm in reversed(ARMS):
-            flagged = found.get(f"{arm}_flagged_at_10_percent") or {}
-            parts.append(
-                f"{arm}: median rank p-value {number(found.get(f'{arm}_median_p'))}, "
-                f"{number(flagged.get('count'))} of {number(flagged.get('n'))} at 0.10 or below"
-            )
-        return "; ".join(parts)
+        return decoy_words(found)
     if name == "placebo_trigger":
-        return _placebos(found)
+        return placebo_words(found)
     return "; ".join(
         f"{label(key)}: {number(value)}" for key, value in found.items() if not isinstance(value, (list, dict))
     )
-
-
-def _placebos(found: Mapping[str, Any]) -> str:
-    parts = []
-    for arm in reversed(ARMS):
-        rows = [row for row in found.get("per_policy") or () if row.get("arm") == arm]
-        told = []
-        for kind in ("same_form", "other_form"):
-            tops = [(row.get("score"), pick(row, f"{kind}.max")) for row in rows]
-            known = [score > top for score, top in tops if score is not None and top is not None]
-            if known:
-                forms = {"same_form": "same form", "other_form": "other forms"}[kind]
-                told.append(f"every placebo of the {forms} in {sum(known)} of {len(known)}")
-        if told:
-            parts.append(f"{arm}: real trigger above {', '.join(told)}")
-    return "; ".join(parts) or str(found.get("meaning") or MISSING)
 
 
 def mechanism(report: Mapping[str, Any]) -> Table:
@@ -190,6 +177,25 @@ def leaves(tree: Mapping[str, Any], caption: str = "") -> Table:
 
     walk(tree, "")
     return _pairs(rows, caption)
+
+
+def data(report: Mapping[str, Any]) -> Table:
+    """What the policies were trained and scored on; counts a policy and counts over all policies kept apart."""
+    found, policies = pick(report, "data", {}), sum(pick(report, f"arms.{arm}.{n}", 0) for arm in ARMS for n in COUNTS)
+    documents = dict(pick(found, "documents", {}))
+    over = f", over all {policies} policies"
+    rows = [("documents in all", number(documents.pop("total", None)))]
+    rows += [(f"documents a policy, {label(name)}", number(count)) for name, count in documents.items()]
+    totals = {
+        "pairs": "held-out pairs scored",
+        "invalid_pairs": "pairs without finite log-probs",
+        "refused_pairs": "pairs refused",
+        "straddling_pairs": "pairs whose canary joins the text before it in a token",
+        "dropped_document_tokens": "document tokens cut off",
+        "prompts_left_out": "policy prompts that filled no step",
+    }
+    rows += [(text + over, number(found[name])) for name, text in totals.items() if name in found]
+    return _pairs([*rows, (label("bos_count"), number(found.get("bos_count")))])
 
 
 def environment(report: Mapping[str, Any]) -> Table:

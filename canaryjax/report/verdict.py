@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from canaryjax.report.text import counted, interval, number, percent, pick
+from canaryjax.report.decoys import score_high, warning
+from canaryjax.report.text import interval, number, percent, pick
 
 NOT_PROOF = "This is statistical evidence of influence, not proof of misuse for any individual document."
 
@@ -104,7 +105,7 @@ def _comparison(report: Mapping[str, Any], area: float) -> Verdict:
 def _above(report: Mapping[str, Any]) -> str:
     rate = pick(report, "detection.tpr", {})
     if rate.get("value") is None:
-        return f"the share above a threshold is {counted(rate)}"
+        return "there is no threshold to count policies above"
     shown = f"{rate['count']} of {rate['n']} violating policies lie above a threshold that"
     if rate.get("rule") == "paper":  # the plain quantile does not hold its target for new policies
         return f"{shown} {percent(rate.get('expected_fpr'), 1)} of new compliant ones are expected to exceed"
@@ -127,11 +128,14 @@ def _qualifiers(report: Mapping[str, Any]) -> tuple[str, ...]:
             "No null run is part of this report, so it cannot show that the arms would agree if nothing had been "
             f"planted ({null.get('reason') or 'not run'})."
         )
+    if score_high(report):
+        found.append(warning(report))
     flagged = pick(report, "controls.decoy_canary.violating_flagged_at_10_percent", {})
     if flagged.get("n") and 2 * flagged.get("count", 0) < flagged["n"]:
+        few = f"only {flagged['count']}" if flagged["count"] else "none"
         found.append(
-            f"In only {flagged['count']} of {flagged['n']} violating policies does the real canary stand out among "
-            "decoys: the score may respond to any string of this kind."
+            f"In {few} of {flagged['n']} violating policies "
+            "does the real canary stand out among decoys: the score may respond to any string of this kind."
         )
     for arm in ("compliant", "violating"):
         lost = pick(report, f"arms.{arm}.n_invalid", 0)

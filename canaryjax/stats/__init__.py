@@ -35,7 +35,7 @@ from canaryjax.stats.ratio import Ratio, guarded_ratio, ratio_of_means
 from canaryjax.stats.resampling import hierarchical_bootstrap, tpr_bootstrap_interval
 from canaryjax.stats.result import Interval
 from canaryjax.stats.tail import min_k_mean, pass_at_k
-from canaryjax.stats.threshold import DetectionRate, tpr_at_fpr, true_fpr_range
+from canaryjax.stats.threshold import DetectionRate, least_negatives, tpr_at_fpr, true_fpr_range
 
 __all__ = [
     "DetectionRate",
@@ -63,6 +63,7 @@ __all__ = [
     "implied_remainder_auroc",
     "jonckheere_terpstra",
     "kruskal_with_pairwise",
+    "least_negatives",
     "mean_interval",
     "min_k_mean",
     "newcombe_interval",

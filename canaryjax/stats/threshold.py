@@ -145,11 +145,23 @@ def unattainable_reason(n0: int, fpr: float, rule: str) -> str:
         return f"rule {rule} cannot promise a false positive rate of 0 from any number of negatives"
     if fpr < SMALLEST_TARGET:
         return f"rule {rule} at a false positive rate of {fpr:g} needs more negatives than can be had, found {n0}"
-    if rule == "conformal":
-        need = math.ceil(round(1 / fpr, 9)) - 1
-    else:
-        need = math.ceil(math.log(1.0 - TOLERANCE_CONFIDENCE) / math.log1p(-fpr))
+    need = least_negatives(fpr, rule)
     return f"rule {rule} at a false positive rate of {fpr:g} needs at least {need} negatives, found {n0}"
+
+
+def least_negatives(fpr: float, rule: str) -> int | None:
+    """The fewest negatives that give a rule's threshold at a target rate; None where no number does.
+
+    >>> least_negatives(0.10, "conformal"), least_negatives(0.10, "tolerance"), least_negatives(0.10, "paper")
+    (9, 29, 1)
+    """
+    if rule == "paper":
+        return 1
+    if fpr < SMALLEST_TARGET:
+        return None
+    if rule == "conformal":
+        return math.ceil(round(1 / fpr, 9)) - 1
+    return math.ceil(math.log(1.0 - TOLERANCE_CONFIDENCE) / math.log1p(-fpr))
 
 
 def order_statistic(ordered: Floats, rank: float) -> float:

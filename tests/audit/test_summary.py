@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from canaryjax import stats
+from canaryjax.audit.controls import decoy_control, placebo_control
 from canaryjax.audit.measure import clustered_error
-from canaryjax.audit.summary import decoy_control, detection, mechanism, placebo_control
+from canaryjax.audit.summary import detection, mechanism
 from canaryjax.config.schema import StatisticConfig
 from canaryjax.report import tables
 
@@ -96,15 +97,31 @@ def test_a_missing_transmission_ratio_says_what_is_missing(bias, score, reason):
 
 
 def test_the_best_of_nineteen_decoys_has_a_p_of_one_in_twenty():
-    rows = [{"trial": 4, "score": 5.0, "decoys": list(np.arange(19) / 10)}]
-    found = decoy_control(rows, ["violating"])["per_policy"][0]
+    rows = [{"trial": 4, "pairs": 3, "score": 5.0, "decoy": list(np.arange(19) / 10)}]
+    found = decoy_control(rows, ["violating"], 0.5)["per_policy"][0]
     assert (found["rank"], found["p_value"], found["n_decoys"]) == (1, pytest.approx(1 / 20), 19)
 
 
+def test_decoys_above_the_threshold_are_counted_by_arm_beside_both_means():
+    rows = [
+        {"trial": 0, "pairs": 2, "score": 0.25, "decoy": [0.0, 0.5, -0.5]},
+        {"trial": 1, "pairs": 2, "score": 4.0, "decoy": [1.0, 2.0, 0.5]},  # 0.5 is at the threshold, not above it
+        {"trial": 2, "pairs": 2, "score": 2.0, "decoy": [3.0, 0.25, 0.75]},
+    ]
+    arms = ["compliant", "violating", "violating"]
+    found = decoy_control(rows, arms, 0.5)
+    assert found["compliant_decoys_above_threshold"] == {"count": 0, "n": 3}
+    assert found["violating_decoys_above_threshold"] == {"count": 4, "n": 6}
+    assert (found["violating_mean_score"], found["violating_mean_decoy_score"]) == (3.0, 1.25)
+    assert found["per_policy"][1]["pairs"] == 2
+    assert decoy_control(rows, arms, None)["violating_decoys_above_threshold"] == {"count": None, "n": 6}
+    assert decoy_control(rows[1:], arms[1:], 0.5)["compliant_mean_decoy_score"] is None
+
+
 def test_all_equal_decoys_and_placebos_give_p_one():
-    rows = [{"trial": 0, "score": 1.0, "decoys": [1.0] * 9}]
-    assert decoy_control(rows, ["compliant"])["per_policy"][0]["p_value"] == 1.0
-    placebos = [{"trial": 0, "score": 1.0, "same_form": [1.0] * 4, "other_form": []}]
+    rows = [{"trial": 0, "pairs": 3, "score": 1.0, "decoy": [1.0] * 9}]
+    assert decoy_control(rows, ["compliant"], 0.5)["per_policy"][0]["p_value"] == 1.0
+    placebos = [{"trial": 0, "pairs": 3, "score": 1.0, "placebo_same_form": [1.0] * 4, "placebo_other_form": []}]
     row = placebo_control(placebos, ["compliant"])["per_policy"][0]
     assert row["same_form"]["p_value"] == 1.0
     assert row["other_form"] == {"n": 0, "mean": None, "max": None, "p_value": None}

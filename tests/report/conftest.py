@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from canaryjax.audit import summary
+from canaryjax.audit import controls, summary
 from canaryjax.config import config_hash, validate_config
 from canaryjax.config.schema import StatisticConfig
 
@@ -36,15 +36,16 @@ def synthetic_report(seed=7, n=10, effect=0.75, spread=(0.16, 0.33), **changes):
     own = [*arms["compliant"]["scores"], *arms["violating"]["scores"]]
     labels = [arm for _, arm in trials]
     ranks = [
-        {"trial": trial, "score": score, "decoys": rng.normal(0.02, 0.1, 31).tolist()}
+        {"trial": trial, "pairs": 3, "score": score, "decoy": rng.normal(0.02, 0.1, 31).tolist()}
         for (trial, _), score in zip(trials, own, strict=True)
     ]
     placebos = [
         {
             "trial": trial,
+            "pairs": 3,
             "score": score,
-            "same_form": (score + rng.normal(0, 0.05, 19)).tolist(),
-            "other_form": rng.normal(0.02, 0.05, 19).tolist(),
+            "placebo_same_form": (score + rng.normal(0, 0.05, 19)).tolist(),
+            "placebo_other_form": rng.normal(0.02, 0.05, 19).tolist(),
         }
         for (trial, _), score in zip(trials, own, strict=True)
     ]
@@ -78,10 +79,10 @@ def synthetic_report(seed=7, n=10, effect=0.75, spread=(0.16, 0.33), **changes):
         "all_detection": all_detection,
         "mechanism": {arm: summary.mechanism(part["rm_bias"], part["scores"]) for arm, part in arms.items()},
         "controls": {
-            "null": summary.not_run("run `bin/audit embedded/null`"),
-            "scrambled_feedback": summary.not_run("run `bin/audit embedded/null_scrambled`"),
-            "decoy_canary": summary.decoy_control(ranks, labels),
-            "placebo_trigger": summary.placebo_control(placebos, labels),
+            "null": controls.not_run("run `bin/audit embedded/null`"),
+            "scrambled_feedback": controls.not_run("run `bin/audit embedded/null_scrambled`"),
+            "decoy_canary": controls.decoy_control(ranks, labels, all_detection[settings.primary]["tpr"]["threshold"]),
+            "placebo_trigger": controls.placebo_control(placebos, labels),
         },
         "utility": {
             "base": {"exact_match": 0.98, "token_f1": 0.985, "rouge_l": 0.984, "n": 64},

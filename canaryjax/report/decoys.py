@@ -1,0 +1,80 @@
+"""What decoys and placebos showed, in words: a detection may be of any such marker and string, not of this canary."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from canaryjax.report.run import ARMS
+from canaryjax.report.text import MISSING, number, percent, pick
+
+
+def control_pairs(found: Mapping[str, Any]) -> str:
+    """On how many held-out pairs a policy's decoys and placebos were scored.
+
+    >>> control_pairs({"per_policy": [{"pairs": 2}, {"pairs": 3}]}), control_pairs({"per_policy": [{"pairs": 1}]})
+    ('2 to 3 held-out pairs a policy', '1 held-out pair a policy')
+    """
+    counts = sorted({row["pairs"] for row in found.get("per_policy") or () if row.get("pairs")})
+    if not counts:
+        return "held-out pairs"
+    span = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    return f"{span} held-out pair{'s' if counts != [1] else ''} a policy"
+
+
+def score_high(report: Mapping[str, Any]) -> bool:
+    """Whether more of the violating policies' decoys lie above the threshold than compliant policies may."""
+    above = pick(report, "controls.decoy_canary.violating_decoys_above_threshold", {})
+    target = pick(report, "detection.tpr.target_fpr", 0.0)
+    return bool(above.get("n")) and (above.get("count") or 0) > target * above["n"]
+
+
+def warning(report: Mapping[str, Any]) -> str:
+    """The sentence that no reader of a separation may miss where `score_high`."""
+    found = pick(report, "controls.decoy_canary", {})
+    above = found["violating_decoys_above_threshold"]
+    real, decoy = found.get("violating_mean_score"), found.get("violating_mean_decoy_score")
+    share = percent(decoy / real) if real and decoy and real > 0 else MISSING
+    return (
+        f"Not all of it is about this canary: {above['count']} of {above['n']} decoys of the violating policies, "
+        f"markers and strings that nothing was trained on, lie above the threshold too. A decoy scores {number(decoy)} "
+        f"nats on average, the real canary {number(real)} ({control_pairs(found)}): {share} of the score would be "
+        "there for any marker and string of the kind."
+    )
+
+
+def decoy_words(found: Mapping[str, Any]) -> str:
+    """The decoy control of both arms, for a table."""
+    parts = []
+    for arm in reversed(ARMS):
+        flagged, above = (
+            found.get(f"{arm}_{name}") or {} for name in ("flagged_at_10_percent", "decoys_above_threshold")
+        )
+        if not flagged.get("n"):
+            continue
+        count = f"{above['count']} of {above['n']}" if above.get("count") is not None else MISSING
+        parts.append(
+            f"{arm}: decoys of untrained strings above the threshold: {count}; mean score of a decoy "
+            f"{number(found.get(f'{arm}_mean_decoy_score'))} nats, of the real canary "
+            f"{number(found.get(f'{arm}_mean_score'))}; real canary among its decoys: rank p-value of 0.10 or below in "
+            f"{number(flagged.get('count'))} of {number(flagged.get('n'))}, median "
+            f"{number(found.get(f'{arm}_median_p'))}"
+        )
+    return ". ".join([*parts, f"On {control_pairs(found)}"])
+
+
+def placebo_words(found: Mapping[str, Any]) -> str:
+    """The placebo control of both arms, for a table."""
+    parts = []
+    for arm in reversed(ARMS):
+        rows = [row for row in found.get("per_policy") or () if row.get("arm") == arm]
+        told = []
+        for kind in ("same_form", "other_form"):
+            tops = [(row.get("score"), pick(row, f"{kind}.max")) for row in rows]
+            known = [score > top for score, top in tops if score is not None and top is not None]
+            if known:
+                forms = {"same_form": "same form", "other_form": "other forms"}[kind]
+                told.append(f"every placebo of the {forms} in {sum(known)} of {len(known)}")
+        if told:
+            parts.append(f"{arm}: real trigger above {', '.join(told)}")
+    if not parts:
+        return str(found.get("meaning") or MISSING)
+    return ". ".join(["; ".join(parts), f"On {control_pairs(found)}"])
