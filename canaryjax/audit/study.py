@@ -94,7 +94,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     if _lacks(run_dir, METRICS):
         progress.note(f"{run_dir.path / METRICS} is no longer there: the report has no training curves")
     records = [read_record(run_dir, a.trial) for a in assignments]
-    _join(run_dir, assignments, records)
+    _join(run_dir, config.study.seed, assignments, records)
     record = run_dir.read_sealed(BASE, BASE_REMEDY)
     return study_report(config, assignments, records, record, len(examples), run_dir.keep_time())
 
@@ -167,9 +167,8 @@ def _run_chunks(
     policies: int,
     progress: Progress,
 ) -> None:
-    progress.stage("policies", policies)
-    progress.advance(policies - sum(map(len, chunks)))
     at_once = choose_chunks_at_once(base.params.config)
+    progress.stage("policies", policies, done=policies - sum(map(len, chunks)), compiling=at_once)
 
     def run(chunk: Sequence[Assignment]) -> None:
         trials = [prepared.trials[a.trial] for a in chunk]
@@ -236,12 +235,12 @@ def _write_rows(run_dir: RunDirectory, name: str, rows: Sequence[dict]) -> None:
     run_dir.write_bytes(name, b"".join(encode(row)[0] + b"\n" for row in rows))
 
 
-def _join(run_dir: RunDirectory, assignments: Sequence[Assignment], records: Sequence[dict]) -> None:
+def _join(run_dir: RunDirectory, seed: int, assignments: Sequence[Assignment], records: Sequence[dict]) -> None:
     """Writes the scorer's rows without arms, then the join with them, and one table of all pairs (BC-50)."""
     scores = [{name: record[name] for name in UNLABELLED} for record in records]
     _write_rows(run_dir, "scores.jsonl", scores)
     joined = [
-        {"trial": a.trial, "arm": a.arm, "seed": a.draw}
+        {"trial": a.trial, "arm": a.arm, "seed": seed, "draw": a.draw}
         | {name: record[name] for name in ("scores", "rm_bias", "utility", "kl", "valid", "reason", "canary")}
         | {"timings": record["seconds"]}
         for a, record in zip(assignments, records, strict=True)

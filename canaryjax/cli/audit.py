@@ -78,9 +78,19 @@ def how_to_resume() -> str:
     """What to say after a stop: where the run is and how it goes on; empty before there is one."""
     if "run_dir" not in _current:
         return ""
-    # bin/audit, since the console script is on nobody's path until .venv is activated.
-    words = shlex.join(["bin/audit", *_current["words"], "--out", str(_current["run_dir"]), "--resume"])
-    return f"; finished policies are kept in {_current['run_dir']}; go on with: {words}"
+    run_dir = _current["run_dir"]
+    words = shlex.join([*_command(), *_current["words"], "--out", str(run_dir), "--resume"])
+    finished = len(list(run_dir.glob("trials/*.json")))
+    kept = f"the {finished} finished {'policy is' if finished == 1 else 'policies are'} kept in {run_dir}"
+    return f"; {kept if finished else f'no policy was finished in {run_dir}'}; go on with: {words}"
+
+
+def _command() -> list[str]:
+    """What starts an audit from here: the console script is on nobody's path until .venv is activated."""
+    if os.path.isfile("bin/audit"):
+        return ["bin/audit"]
+    script = Path(__file__).resolve().parents[2] / "bin" / "audit"
+    return [str(script)] if script.is_file() else ["canaryjax", "audit"]
 
 
 def _open_run(config: "AuditConfig", out: Path | None, resume: bool) -> "RunDirectory":

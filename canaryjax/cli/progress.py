@@ -8,12 +8,14 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.progress import Progress as Bar
+from rich.text import Text
 
 LINE_EVERY = 10.0  # seconds between plain lines of one stage: a log stays readable, and silence stays short
 
@@ -31,8 +33,7 @@ def watching(console: Console) -> Iterator["TerminalProgress | PlainProgress"]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        _Left(),
         TextColumn("{task.fields[detail]}", style="dim", markup=False),
         console=console,
     )
@@ -42,6 +43,46 @@ def watching(console: Console) -> Iterator["TerminalProgress | PlainProgress"]:
         progress.finish()
 
 
+class Rate:
+    """How long the rest of a stage takes, by what was done once everything was compiled.
+
+    Args:
+      total: Policies of the stage.
+      done: Of an earlier call.
+      compiling: Calls of `advance` whose work waited for compilation first.
+    """
+
+    def __init__(self, total: int | None, done: int, compiling: int) -> None:
+        self._total, self._done, self._compiling = total, done, compiling
+        self._counted = 0
+        self._since = self._last = 0.0
+
+    def advance(self, count: int, now: float) -> None:
+        """Counts policies that were done at the time `now`, seconds."""
+        self._done += count
+        self._last = now
+        if self._compiling > 0:
+            self._compiling -= 1
+            self._since = now
+        else:
+            self._counted += count
+
+    def left(self, now: float) -> float | None:
+        """Seconds left at the time `now`; None while that is not known."""
+        if not self._total or not self._counted:
+            return None
+        each = (self._last - self._since) / self._counted
+        return max(0.0, (self._total - self._done) * each - (now - self._last))
+
+
+class _Left(ProgressColumn):
+    """The time left of a task by its `rate`."""
+
+    def render(self, task: Task) -> Text:
+        left = None if task.finished else task.fields["rate"].left(time.monotonic())
+        return Text("" if left is None else f"about {left:.0f} s left")
+
+
 class TerminalProgress:
     """A line per stage with count, rate and time left."""
 
@@ -49,14 +90,18 @@ class TerminalProgress:
         self._bar = bar
         self._task: int | None = None
 
-    def stage(self, name: str, total: int | None = None, unit: str = "policies") -> None:
+    def stage(self, name: str, total: int | None = None, done: int = 0, compiling: int = 1) -> None:
         """Begins a stage and marks the one before as done."""
         self.finish()
-        self._task = self._bar.add_task(name, total=total, unit=unit if total else "", detail="")
+        self._rate = Rate(total, done, compiling)
+        self._task = self._bar.add_task(
+            name, total=total, completed=done, unit="policies" if total else "", detail="", rate=self._rate
+        )
 
     def advance(self, count: int = 1, detail: str = "") -> None:
-        """Counts units as done."""
+        """Counts policies as done."""
         if self._task is not None:
+            self._rate.advance(count, time.monotonic())
             self._bar.update(self._task, advance=count, detail=detail)  # type: ignore[arg-type]
 
     def note(self, text: str) -> None:
@@ -77,32 +122,31 @@ class PlainProgress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._name = self._unit = ""
-        self._total: int | None = None
-        self._done = 0
-        self._begun = self._last = 0.0
+        self._begin("", None, 0, 1)
 
-    def stage(self, name: str, total: int | None = None, unit: str = "policies") -> None:
+    def stage(self, name: str, total: int | None = None, done: int = 0, compiling: int = 1) -> None:
         """Announces a stage."""
-        self._name, self._total, self._unit, self._done = name, total, unit, 0
-        self._begun = self._last = time.monotonic()
-        self.note(f"{name}: 0 of {total} {unit}" if total else name)
+        self._begin(name, total, done, compiling)
+        self.note(f"{name}: {done} of {total} policies" if total else name)
 
     def advance(self, count: int = 1, detail: str = "") -> None:
-        """Counts units as done, and says so when the last line is old or the stage is complete."""
+        """Counts policies as done, and says so when the last line is old or the stage is complete."""
         self._done += count
         now = time.monotonic()
+        self._rate.advance(count, now)
         if now - self._last < LINE_EVERY and self._done != self._total:
             return
         self._last = now
-        seconds = now - self._begun
-        left = ""
-        if self._total and 0 < self._done < self._total:
-            left = f", about {(self._total - self._done) * seconds / self._done:.0f} s left"
+        left = self._rate.left(now) if self._done != self._total else None
         of = f" of {self._total}" if self._total else ""
-        self.note(
-            f"{self._name}: {self._done}{of} {self._unit} in {seconds:.0f} s{left}{f'; {detail}' if detail else ''}"
-        )
+        told = f"{self._name}: {self._done}{of} policies in {now - self._begun:.0f} s"
+        told += f", about {left:.0f} s left" if left is not None else ""
+        self.note(f"{told}; {detail}" if detail else told)
+
+    def _begin(self, name: str, total: int | None, done: int, compiling: int) -> None:
+        self._name, self._total, self._done = name, total, done
+        self._rate = Rate(total, done, compiling)
+        self._begun = self._last = time.monotonic()
 
     def note(self, text: str) -> None:
         """Prints a line."""

@@ -11,7 +11,8 @@ from pathlib import Path
 # malloc.h; an int parameter caps the threshold at 2 GiB, where the environment variable may be larger (bin/audit).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _QUIET = {
-    "TF_CPP_MIN_LOG_LEVEL": "2",  # errors only
+    # XLA logs a long compilation as an error ("file a bug"); its true errors are raised besides.
+    "TF_CPP_MIN_LOG_LEVEL": "3",
     "TRANSFORMERS_VERBOSITY": "error",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",

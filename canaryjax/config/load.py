@@ -67,12 +67,18 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> AuditCo
 
 def find_config(path: str | Path) -> Path:
     """The file a config argument means: itself, or the shipped config of that name."""
-    given = Path(path)
-    for candidate in (given, SHIPPED_CONFIGS / given, SHIPPED_CONFIGS / f"{given}.yaml"):
+    return _find(Path(), str(path))
+
+
+def _find(folder: Path, name: str) -> Path:
+    """The file that a name means to whoever stands in a folder."""
+    for candidate in (folder / name, SHIPPED_CONFIGS / name, SHIPPED_CONFIGS / f"{name}.yaml"):
         if os.path.isfile(candidate):  # False, not an error, for a name that is too long for the file system
             return candidate
     shipped = sorted(str(p.relative_to(SHIPPED_CONFIGS).with_suffix("")) for p in SHIPPED_CONFIGS.rglob("*.yaml"))
-    raise UserError(f"expected a config file or one of {shipped}, found no file {str(path)!r}; check the name")
+    near = difflib.get_close_matches(name.removesuffix(".yaml"), shipped, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else "check the name"
+    raise UserError(f"expected a config file or one of {shipped}, found no file {name!r}; {hint}")
 
 
 def validate_config(values: object, where: str) -> AuditConfig:
@@ -102,9 +108,10 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
         raise UserError(f"expected `extends` in {path} to name a file; {_one_line(error)}") from error
     if parent is None:
         return tree
-    beside = path.parent / str(parent)
-    if not os.path.isfile(beside):
-        raise UserError(f"expected the file that `extends: {parent}` names beside {path}, found none at {beside}")
+    try:
+        beside = _find(path.parent, str(parent))
+    except UserError as error:
+        raise UserError(f"`extends: {parent}` in {path}: {error}") from error
     start = _read_tree(beside, (*seen, path.resolve()))
     try:
         own, inherited = tree.get("policy"), start.get("policy")

@@ -52,7 +52,7 @@ def decoy_words(found: Mapping[str, Any]) -> str:
             continue
         count = f"{above['count']} of {above['n']}" if above.get("count") is not None else MISSING
         parts.append(
-            f"{arm}: decoys of untrained strings above the threshold: {count}; mean score of a decoy "
+            f"{arm.capitalize()}: decoys of untrained strings above the threshold: {count}; mean score of a decoy "
             f"{number(found.get(f'{arm}_mean_decoy_score'))} nats, of the real canary "
             f"{number(found.get(f'{arm}_mean_score'))}; real canary among its decoys: rank p-value of 0.10 or below in "
             f"{number(flagged.get('count'))} of {number(flagged.get('n'))}, median "
@@ -74,7 +74,7 @@ def placebo_words(found: Mapping[str, Any]) -> str:
                 forms = {"same_form": "same form", "other_form": "other forms"}[kind]
                 told.append(f"every placebo of the {forms} in {sum(known)} of {len(known)}")
         if told:
-            parts.append(f"{arm}: real trigger above {', '.join(told)}")
+            parts.append(f"{arm.capitalize()}: real trigger above {', '.join(told)}")
     if not parts:
         return str(found.get("meaning") or MISSING)
-    return ". ".join(["; ".join(parts), f"On {control_pairs(found)}"])
+    return ". ".join([*parts, f"On {control_pairs(found)}"])

@@ -138,14 +138,16 @@ def change(report: Mapping[str, Any], kind: str) -> list[str]:
     if pick(report, "controls.scrambled_feedback.status") == "not run":
         texts.append("Separation that survives scrambled feedback would show that it does not come from the feedback.")
     if kind == "separated":
-        decoys = "Decoy canaries that score like the real one, or placebo markers of other forms that score like the "
-        decoys += "real trigger, would show that the score responds to something other than this canary."
         if score_high(report):
-            decoys = (
-                "In part this has happened: decoys of violating policies lie above the threshold too (see the "
-                "verdict). Were they as high as the real canary, nothing of the score would be about this canary."
+            texts.append(
+                "Decoy canaries that score as high as the real one would leave nothing of the score that is about this "
+                "canary; here they score less, and lie above the threshold all the same (see the verdict)."
             )
-        texts.append(decoys)
+        else:
+            texts.append("Decoy canaries that score like the real one would show that any such string is scored so.")
+        texts.append(
+            "Placebo markers of other forms that score like the real trigger would show that any inserted text does it."
+        )
         texts.append("Fresh seeds that do not separate: every run counts, not the best one.")
     if kind == "unseparated":
         texts.append("More policies per arm, which narrow the interval, or a higher rate of planted traces.")

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from canaryjax.cli.progress import PlainProgress, TerminalProgress, watching
+from canaryjax.cli.progress import PlainProgress, Rate, TerminalProgress, watching
 
 
 def _drive(progress):
@@ -39,3 +39,30 @@ def test_a_terminal_gets_a_bar_with_counts():
     assert "policies" in out.getvalue()
     assert "3/3" in out.getvalue()
     assert "note [bold]x[/nonsense]" in out.getvalue()
+
+
+def test_time_left_leaves_out_compilation_and_what_an_earlier_call_did():
+    rate = Rate(11, 3, 2)
+    rate.advance(1, 50.0)
+    assert rate.left(50.0) is None  # two workers compiled side by side: the second one's end says no more
+    rate.advance(1, 53.0)
+    assert rate.left(53.0) is None
+    rate.advance(2, 67.0)
+    # Seven seconds each, four left; all the seconds over all that is done would give 38, over this call's own 67.
+    assert rate.left(67.0) == 28.0
+    assert rate.left(70.0) == 25.0
+    rate.advance(1, 78.0)
+    assert rate.left(99.0) == 4.0
+    assert rate.left(1000.0) == 0.0
+    assert Rate(None, 0, 1).left(1.0) is None
+
+
+def test_policies_of_an_earlier_call_are_counted_and_not_announced_as_new():
+    out = io.StringIO()
+    with watching(Console(file=out, width=40)) as progress:
+        progress.stage("policies", 5, done=3)
+        progress.advance(2, "trial 4")
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "policies: 3 of 5 policies"
+    assert lines[1].startswith("policies: 5 of 5 policies in ")
+    assert len(lines) == 2

@@ -4,8 +4,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 WAITING = """
 import hashlib
@@ -15,8 +18,8 @@ from pathlib import Path
 from canaryjax.cli import app, audit
 
 @app.app.command("wait")
-def wait(kind: str) -> None:
-    audit._current.update(run_dir=Path("runs/quick-0123-1"), words=["quick", "canary.rate=0.1"])
+def wait(kind: str, folder: str = "runs/quick-0123-1") -> None:
+    audit._current.update(run_dir=Path(folder), words=["quick", "canary.rate=0.1"])
     if kind == "python":
         print("ready", flush=True)
         time.sleep(600)
@@ -28,9 +31,13 @@ app.main()
 """
 
 
-def _start(kind):
+def _start(kind, folder="runs/quick-0123-1", cwd=ROOT):
     process = subprocess.Popen(
-        [sys.executable, "-c", WAITING, "wait", kind], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", WAITING, "wait", kind, str(folder)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "ready\n"
     return process
@@ -45,10 +52,27 @@ def test_a_stop_names_the_run_and_how_to_go_on(number):
     assert "Traceback" not in err
     last = err.splitlines()[-1]
     assert last.startswith(
-        f"canaryjax: stopped by {signal.Signals(number).name}; finished policies are kept in runs/quick-0123-1"
+        f"canaryjax: stopped by {signal.Signals(number).name}; no policy was finished in runs/quick-0123-1"
     )
     assert last.endswith("; go on with: bin/audit quick canary.rate=0.1 --out runs/quick-0123-1 --resume")
     assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"), [(1, "the 1 finished policy is kept"), (3, "the 3 finished policies are kept")]
+)
+def test_a_stop_elsewhere_counts_what_is_kept_and_names_a_script_that_is_there(tmp_path, count, kept):
+    folder = tmp_path / "run"
+    (folder / "trials").mkdir(parents=True)
+    for trial in range(count):
+        (folder / "trials" / f"{trial:04d}.json").write_text("{}")
+    process = _start("python", folder, cwd=tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    last = err.splitlines()[-1]
+    assert f"; {kept} in {folder}; go on with: " in last
+    # bin/audit alone is no file in another folder.
+    assert f"go on with: {ROOT / 'bin' / 'audit'} quick " in last
 
 
 def test_a_second_signal_ends_a_step_that_runs_on():
@@ -71,7 +95,7 @@ def test_one_stop_that_arrives_twice_is_one_stop(apart):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert err.splitlines()[-1].startswith("canaryjax: stopped by SIGTERM; finished policies are kept")
+    assert err.splitlines()[-1].startswith("canaryjax: stopped by SIGTERM; no policy was finished")
 
 
 def test_a_stop_does_not_wait_for_what_runs_on_beside_it():

@@ -342,3 +342,23 @@ def test_the_papers_tables_are_the_defaults():
     assert (feedback.max_response_chars, feedback.warmup_samples, feedback.mean_match_min_samples) == (512, 200, 256)
     assert (feedback.calibration_learning_rate, feedback.mean_match_tolerance) == (0.02, 0.01)
     assert (config.canary.delta, config.canary.allow_large_delta) == (0.1, False)
+
+
+def test_extends_takes_a_shipped_name_and_what_stands_beside_goes_first(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    for name in ("quick", "quick.yaml", "embedded/null"):
+        mine.write_text(f"extends: {name}\nname: mine\n", encoding="utf-8")
+        assert load_config(mine).data.documents == 250
+    (tmp_path / "quick.yaml").write_text("data: {documents: 37}\n", encoding="utf-8")
+    mine.write_text("extends: quick.yaml\n", encoding="utf-8")
+    assert load_config(mine).data.documents == 37
+    mine.write_text("extends: quik\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"`extends: quik` in .*mine\.yaml: .*did you mean 'quick'"):
+        load_config(mine)
+
+
+def test_a_misspelt_config_names_the_nearest_one():
+    with pytest.raises(UserError, match="did you mean 'embedded/null_scrambled'"):
+        load_config("embedded/null_scrambeld")
+    with pytest.raises(UserError, match="check the name"):
+        load_config("zzzzzzz")
