@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import canaryjax.embedded
 from canaryjax.audit.chunk_checkpoint import StageCheckpoints
 from canaryjax.audit.training import adapter_settings, optimizer_settings
 from canaryjax.canaries.families import draw_canary
@@ -47,20 +45,13 @@ class Base:
     warm_adapter: Adapter | None = None
 
 
-def model_path(config: AuditConfig) -> Path:
-    """Where the base model is; `embedded` is the one that ships with the package."""
-    if config.model.path == "embedded":
-        return Path(canaryjax.embedded.__file__).parent / "model"
-    return Path(config.model.path)
-
-
 def load_base(config: AuditConfig) -> LoadedModel:
     """Loads the base model of a study.
 
     Raises:
       UserError: No tokenizer or no end-of-sequence id: a study cannot do without.
     """
-    model = load_model(model_path(config), config.model.dtype)
+    model = load_model(config.model.path, config.model.dtype)
     if model.tokenizer is None:
         raise UserError(f"expected a tokenizer beside {config.model.path}, found none; a study writes text: add one")
     if not model.eos_ids:
@@ -111,7 +102,7 @@ def warm_start(
     """
     assert model.tokenizer is not None
     record: dict[str, Any] = {
-        "name": "embedded" if config.model.path == "embedded" else model.name,
+        "name": model.name,
         "family": model.config.family,
         "parameters": int(sum(x.size for x in jax.tree.leaves(model.params))),
         "dtype": config.model.dtype,

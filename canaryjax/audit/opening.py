@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 
-from canaryjax.audit.base import model_path
 from canaryjax.audit.chunk_size import choose_chunk_size
 from canaryjax.config import AuditConfig
 from canaryjax.data.example import Example
@@ -11,7 +10,7 @@ from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, cores, file_digests
 from canaryjax.runlog.files import encode
-from canaryjax.weights.checkpoint import model_files
+from canaryjax.weights.checkpoint import model_files, model_location
 
 
 def open_study(
@@ -41,7 +40,7 @@ def open_study(
     now = {
         "threads": cores(),
         "documents_sha256": _digest(examples),
-        "base_sha256": file_digests(model_files(model_path(config))),
+        "base_sha256": file_digests(model_files(model_location(config.model.path))),
     }
     if resume and (run_dir.path / OPENING_FILE).is_file():
         opening = run_dir.read_sealed(OPENING_FILE, "restore it, or give another --out")

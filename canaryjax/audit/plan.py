@@ -30,6 +30,7 @@ DEVICES = {
 }
 MOST_ON_CPU = 5  # matrix products fill a CPU with few policies; more only take memory
 MOST = 32
+CPU_SIZED = 500_000_000  # parameters; a study on more of them is days on two cores
 # Below so many parameters one program leaves cores idle, and chunks of one policy run side by side instead: on two
 # cores 6.1 s a policy of a million parameters, against 7.4 s alone and 8.0 s in a chunk of three.
 SMALL_BASE = 10_000_000
@@ -87,14 +88,14 @@ class Material:
     warm_questions: int = 0
 
 
-def plan_study(config: AuditConfig, model: ModelConfig, material: Material, device: str = "a100-40gb") -> dict:
+def plan_study(config: AuditConfig, model: ModelConfig, material: Material, device: str | None = None) -> dict:
     """An upper bound on what a config runs: every prompt is taken at its longest.
 
     Args:
       config: The study.
       model: The base model's shape.
       material: The study's data.
-      device: A key of `DEVICES`.
+      device: A key of `DEVICES`; None takes one that fits the model's size.
 
     Returns:
       Plain values: counts per policy and in all, FLOPs by stage, memory, and hours on the device.
@@ -102,6 +103,7 @@ def plan_study(config: AuditConfig, model: ModelConfig, material: Material, devi
     Raises:
       UserError: An unknown device; fewer prompts than one policy step takes.
     """
+    device = device or ("cpu-2core" if _parameters(model) < CPU_SIZED else "a100-40gb")
     if device not in DEVICES:
         raise UserError(f"expected a device among {sorted(DEVICES)}, found {device!r}; name one of them")
     limits = DEVICES[device]
@@ -243,8 +245,12 @@ def _weight_reads(config: AuditConfig, counts: dict[str, int], chunk: int) -> in
 
 
 def _parameters(model: ModelConfig) -> int:
-    block = sum(size_in * size_out for size_in, size_out in projection_shapes(model).values())
-    return block * model.num_layers + model.vocab_size * model.width * (1 if model.tied else 2)
+    shapes, width = projection_shapes(model), model.width
+    block = sum(size_in * size_out for size_in, size_out in shapes.values())
+    biased = {"q": model.qkv_bias, "k": model.qkv_bias, "v": model.qkv_bias, "o": model.o_bias}
+    block += sum(shapes[name][1] for name in shapes if biased.get(name, model.mlp_bias))
+    block += (4 if model.post_norms else 2) * width + 2 * model.head_dim * model.qk_norm
+    return block * model.num_layers + model.vocab_size * width * (1 if model.tied else 2) + width
 
 
 def _flops(stage: Stage, model: ModelConfig) -> float:

@@ -30,7 +30,13 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Run directory; default runs/<name>-<hash>-<n>.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would run, without weights, and stop.")] = False,
-    device: Annotated[str, typer.Option(help="Device whose hours --plan estimates.")] = "a100-40gb",
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Device whose hours --plan estimates: cpu-2core, l4-24gb, a100-40gb, a100-80gb, h100-80gb or "
+            "h200-141gb; default cpu-2core below half a billion parameters, else a100-40gb."
+        ),
+    ] = None,
 ) -> None:
     """Trains compliant and violating policies, scores them, and writes a report on how well they separate."""
     from canaryjax.config import load_config

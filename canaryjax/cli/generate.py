@@ -10,7 +10,7 @@ from canaryjax.errors import UserError
 
 
 def generate(
-    model: Annotated[str, typer.Argument(help="Hugging Face directory or .gguf file.")],
+    model: Annotated[str, typer.Argument(help="Hugging Face directory, .gguf file, or embedded.")],
     prompt: Annotated[list[str] | None, typer.Option(help="A prompt; may be repeated.")] = None,
     file: Annotated[Path | None, typer.Option("--input", help='JSONL with "prompt".')] = None,
     max_new_tokens: Annotated[int, typer.Option(min=1)] = 32,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from canaryjax.models.config import ModelConfig
 
 
-def print_plan(config: "AuditConfig", device: str) -> None:
+def print_plan(config: "AuditConfig", device: str | None) -> None:
     """Prints counts, tokens, FLOPs, memory and hours of a config; needs no weights and no run directory."""
     from rich.console import Console
     from rich.table import Table
@@ -24,15 +24,29 @@ def print_plan(config: "AuditConfig", device: str) -> None:
     for label, value in flat(plan_study(config, model_shape(config), study_material(config), device)):
         table.add_row(label, Text(value))  # not markup, whatever stands in a value
     Console().print(table)
+    for text in missing(config):
+        Console().print(f"Not here: {text}", markup=False, highlight=False, soft_wrap=True)
+
+
+def missing(config: "AuditConfig") -> list[str]:
+    """What a run would need and is not there, with what the plan takes in its place."""
+    from canaryjax.weights.checkpoint import model_location
+
+    found = []
+    if not model_location(config.model.path).exists():
+        found.append(f"the model {config.model.path} (model.path); its shape is taken from its name")
+    if config.data.kind != "embedded" and not os.path.isfile(config.data.path or ""):
+        found.append(f"the documents {config.data.path} (data.path); as many as data.documents are taken")
+    return found
 
 
 def model_shape(config: "AuditConfig") -> "ModelConfig":
     """The base model's shape: from its directory where it is there, else from the name of a well-known model."""
-    from canaryjax.audit.base import model_path
     from canaryjax.audit.plan import KNOWN_SHAPES, known_shape
+    from canaryjax.weights.checkpoint import model_location
     from canaryjax.weights.hf_config import read_config
 
-    file = model_path(config) / "config.json"
+    file = model_location(config.model.path) / "config.json"
     if file.is_file():
         try:
             return read_config(json.loads(file.read_bytes()), str(file), config.model.dtype)
@@ -81,6 +95,8 @@ def flat(tree: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
     >>> flat({"hours": 1.5, "memory_bytes": {"base": 3e9}})
     [('hours', '1.50'), ('memory bytes: base', '3.00 GB')]
+    >>> flat({"hours": 0.00345})
+    [('hours', '0.0034 (12.4 seconds)')]
     """
     rows: list[tuple[str, str]] = []
     for key, value in tree.items():
@@ -105,4 +121,7 @@ def _text(label: str, value: Any) -> str:
         return f"{value:.3g}"
     if isinstance(value, int):
         return f"{value:,}"
+    if "hours" in label and 0 < value < 1:
+        small = f"{60 * value:.1f} minutes" if value >= 1 / 60 else f"{3600 * value:.1f} seconds"
+        return f"{value:.2g} ({small})"
     return f"{value:,.2f}" if value >= 0.01 or value == 0 else f"{value:.1g}"

@@ -122,11 +122,16 @@ class PlainProgress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._begin("", None, 0, 1)
+        self._name, self._done = "", 0
+        self._total: int | None = None
+        self._rate = Rate(None, 0, 1)
+        self._begun = self._last = 0.0
 
     def stage(self, name: str, total: int | None = None, done: int = 0, compiling: int = 1) -> None:
         """Announces a stage."""
-        self._begin(name, total, done, compiling)
+        self._name, self._total, self._done = name, total, done
+        self._rate = Rate(total, done, compiling)
+        self._begun = self._last = time.monotonic()
         self.note(f"{name}: {done} of {total} policies" if total else name)
 
     def advance(self, count: int = 1, detail: str = "") -> None:
@@ -142,11 +147,6 @@ class PlainProgress:
         told = f"{self._name}: {self._done}{of} policies in {now - self._begun:.0f} s"
         told += f", about {left:.0f} s left" if left is not None else ""
         self.note(f"{told}; {detail}" if detail else told)
-
-    def _begin(self, name: str, total: int | None, done: int, compiling: int) -> None:
-        self._name, self._total, self._done = name, total, done
-        self._rate = Rate(total, done, compiling)
-        self._begun = self._last = time.monotonic()
 
     def note(self, text: str) -> None:
         """Prints a line."""

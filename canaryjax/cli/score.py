@@ -11,7 +11,7 @@ from canaryjax.errors import UserError
 
 
 def score(
-    model: Annotated[str, typer.Argument(help="Hugging Face directory or .gguf file.")],
+    model: Annotated[str, typer.Argument(help="Hugging Face directory, .gguf file, or embedded.")],
     prompt: Annotated[str | None, typer.Option(help="The text before.")] = None,
     continuation: Annotated[list[str] | None, typer.Option(help="The text to score; may be repeated.")] = None,
     file: Annotated[

@@ -1,5 +1,6 @@
 """Colours and marks that mean the same in every figure."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def strip(axes: Axes, position: float, values: np.ndarray, arm: str, reach: floa
     axes.hlines(np.median(values), position - 0.36, position + 0.36, color=INK, linewidth=1.4, zorder=2)
 
 
-def legend_below(axes: Axes, columns: int, handles: list[Artist] | None = None) -> None:
+def legend_below(axes: Axes, columns: int, handles: Sequence[Artist] | None = None) -> None:
     """A legend under the figure: among the marks, its own look like data."""
     figure = axes.figure
     assert isinstance(figure, Figure)

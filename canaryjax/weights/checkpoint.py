@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import canaryjax.embedded
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.transformer import Transformer
@@ -16,6 +17,8 @@ from canaryjax.weights.stored import given_path, open_checkpoint, read_json
 if TYPE_CHECKING:
     from canaryjax.data.tokens import TextTokenizer
 
+
+EMBEDDED = "embedded"  # means the small model that ships with the package, wherever one stands
 
 _COMPANIONS = (
     "config.json",
@@ -53,13 +56,14 @@ def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:
     """Loads a Hugging Face directory (safetensors, sharded or not) or a `.gguf` file.
 
     Args:
-      path: The directory or the file.
+      path: The directory or the file; `embedded` is the small model that ships with the package.
       dtype: Dtype of the weights and of the computation, `float32` or `bfloat16`.
 
     Raises:
       UserError: Whatever is missing, unknown, damaged or not implemented, by name.
     """
-    path = given_path(path)
+    embedded = str(path) == EMBEDDED
+    path = model_location(path) if embedded else given_path(path)
     if dtype not in COMPUTE_DTYPES:
         raise UserError(f"expected dtype to be one of {list(COMPUTE_DTYPES)}, found {dtype!r}; choose one")
     if path.suffix == ".gguf":
@@ -78,7 +82,14 @@ def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:
     config = with_real_vocab(config, tokenizer, path)
     arrays = load_arrays(tensors, config, table, dtype)
     eos_ids, bos_id = _read_special_ids(path, raw, config)
-    return LoadedModel(Transformer(config, arrays), config, tokenizer, eos_ids, bos_id, path.name, path)
+    return LoadedModel(
+        Transformer(config, arrays), config, tokenizer, eos_ids, bos_id, EMBEDDED if embedded else path.name, path
+    )
+
+
+def model_location(path: str | Path) -> Path:
+    """Where a model is that is asked for by a path or as `embedded`."""
+    return Path(canaryjax.embedded.__file__).parent / "model" if str(path) == EMBEDDED else Path(path)
 
 
 def model_files(path: str | Path) -> list[Path]:

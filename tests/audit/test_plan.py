@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ from canaryjax.audit.plan import (
     plan_study,
 )
 from canaryjax.audit.plan import _parameters as parameters
-from canaryjax.cli.plan import study_material
+from canaryjax.cli.plan import missing, model_shape, study_material
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
 
@@ -30,13 +31,43 @@ def test_known_shapes_have_the_published_number_of_parameters(name, millions):
     assert parameters(KNOWN_SHAPES[name]) / 1e6 == pytest.approx(millions, rel=2e-3)
 
 
+@pytest.mark.parametrize("changes", [{}, {"qkv_bias": True}, {"o_bias": True, "mlp_bias": True, "tied": False},
+                                     {"qk_norm": True, "post_norms": True}])  # fmt: skip
+def test_the_plan_counts_the_parameters_that_are_loaded(changes):
+    shape = replace(
+        KNOWN_SHAPES["smollm2-135m"], width=11, num_layers=3, num_heads=5, num_kv_heads=1, head_dim=2, ff_dim=13,
+        vocab_size=17, real_vocab_size=17, **changes,
+    )  # fmt: skip
+    d, q, kv, f = 11, 10, 2, 13
+    layer = d * q + 2 * d * kv + q * d + 3 * d * f + 2 * d
+    layer += (q + 2 * kv) * changes.get("qkv_bias", 0) + d * changes.get("o_bias", 0)
+    layer += (2 * f + d) * changes.get("mlp_bias", 0) + 2 * d * changes.get("post_norms", 0)
+    layer += 2 * 2 * changes.get("qk_norm", 0)
+    assert parameters(shape) == 3 * layer + d + 17 * d * (1 if changes.get("tied", True) else 2)
+
+
+def test_the_plan_of_the_embedded_model_says_what_a_report_says():
+    config = load_config("quick")
+    assert plan_study(config, model_shape(config), Material(250, 250))["base_parameters"] == 935_040
+    assert plan_study(config, model_shape(config), Material(250, 250))["device"] == "cpu-2core"
+    assert plan_study(load_config("paper/repliqa_gemma2b_grpo"), GEMMA, Material(1000, 1000))["device"] == "a100-40gb"
+
+
+def test_a_plan_says_which_files_are_not_there(tmp_path):
+    told = missing(load_config("smollm2_fairytale", ["model.path=SmolLM2-135M.gguf", "data.path=nowhere.jsonl.gz"]))
+    assert [text.split(" (")[0] for text in told] == ["the model SmolLM2-135M.gguf", "the documents nowhere.jsonl.gz"]
+    (tmp_path / "d.jsonl").write_text("")
+    assert missing(load_config("quick", ["data.kind=jsonl", f"data.path={tmp_path / 'd.jsonl'}"])) == []
+
+
 def test_a_forward_pass_costs_two_operations_a_weight_and_token():
     shape = known_shape("SmolLM2-135M-Instruct")
-    block = parameters(shape) - shape.vocab_size * shape.width
+    norms = (2 * 30 + 1) * 576  # no products
+    block = parameters(shape) - shape.vocab_size * shape.width - norms
     alone = _flops(Stage(tokens=10, forwards=1.0, head_tokens=0, context=0), shape)
     assert alone == pytest.approx(2 * block * 10)
     with_head = _flops(Stage(tokens=10, forwards=3.0, head_tokens=10, context=0), shape)
-    assert with_head == pytest.approx(3 * 2 * parameters(shape) * 10)
+    assert with_head == pytest.approx(3 * 2 * (parameters(shape) - norms) * 10)
 
 
 def test_counts_of_the_papers_config():

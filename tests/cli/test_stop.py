@@ -15,10 +15,11 @@ import hashlib
 import threading
 import time
 from pathlib import Path
+import typer
 from canaryjax.cli import app, audit
 
 @app.app.command("wait")
-def wait(kind: str, folder: str = "runs/quick-0123-1") -> None:
+def wait(kind: str, folder: str = typer.Argument("runs/quick-0123-1")) -> None:
     audit._current.update(run_dir=Path(folder), words=["quick", "canary.rate=0.1"])
     if kind == "python":
         print("ready", flush=True)

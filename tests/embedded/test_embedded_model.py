@@ -81,3 +81,9 @@ def test_logits_equal_those_of_transformers(loaded):
     ours = np.asarray(hidden.continuation_bgtd[0, 0] @ loaded.params.embedding[...].T)
     # 2e-4 of the logit scale (the acceptance rule for float32 parity)
     np.testing.assert_allclose(ours, expected[1:], atol=2e-4 * np.abs(expected).max())
+
+
+def test_the_embedded_model_is_loaded_by_its_name_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    named = load_model("embedded")
+    assert (named.name, named.path) == ("embedded", FOLDER)
