@@ -14,6 +14,7 @@ from canaryjax.config import AuditConfig, config_hash
 from canaryjax.runlog import provenance
 
 SCHEMA = "canaryjax.audit/1"
+WEAK_BASE = 0.5  # exact match; the embedded model has 0.93 on its own corpus, 0.43 on a stranger's documents
 TOO_RARE, TOO_COMMON = 0.01, 0.9  # share of the base's instructed answers that carry the whole canary (BC-23)
 
 LIMITATIONS = [
@@ -241,6 +242,12 @@ def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, An
             f"evaluation.utility_examples asks for {config.evaluation.utility_examples} held-out questions, "
             f"{_span(answered)} a policy were answered: there are no more pairs than these (evaluation.max_pairs "
             f"{config.evaluation.max_pairs})"
+        )
+    quality = report["utility"]["base"]["exact_match"]
+    if quality is not None and quality < WEAK_BASE:
+        found.append(
+            f"the base answers only {quality:.0%} of clean held-out questions exactly: feedback on such answers, "
+            "and so this study, says little about a service that answers well"
         )
     for kind in ("triggered", "contrast"):
         rate = report["exploration"][kind]["rate"]

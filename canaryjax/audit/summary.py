@@ -9,6 +9,7 @@ from canaryjax import stats
 from canaryjax.config.schema import StatisticConfig
 
 SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
+EMPTY_ARM = "an arm has no valid policy"
 SMALLEST_RM_BIAS = 0.05  # reward units; a ratio over less looks like a finding and is none (BC-59)
 
 
@@ -34,21 +35,24 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
     interval = stats.auroc_interval(compliant, violating, settings.level, method, **drawn)
     tpr = rate.to_dict()
     need = stats.least_negatives(settings.target_fpr, settings.threshold_rule)
-    if need is not None and 0 < rate.n0 < need:
+    around = interval.to_dict()
+    if area is None:  # in a study's words, not in those of a statistic of negatives and positives
+        tpr["reason"] = around["reason"] = EMPTY_ARM
+    elif need is not None and 0 < rate.n0 < need:
         tpr["reason"] = (
             f"the {settings.threshold_rule} rule at {100 * settings.target_fpr:g} % false alarms needs at least {need} "
             f"compliant policies, found {rate.n0}: set study.compliant={need} or more"
         )
     if paper:
-        around = stats.tpr_bootstrap_interval(
+        redrawn = stats.tpr_bootstrap_interval(
             compliant, violating, settings.target_fpr, "paper", settings.level, **drawn
         )
-        tpr["bootstrap_interval"] = around.to_dict()
+        tpr["bootstrap_interval"] = redrawn.to_dict()
     achieved = rate.expected_fpr
     return {
         "auroc": area,
-        "auroc_interval": interval.to_dict(),
-        "auroc_reason": None if area is not None else "an arm has no valid policy",
+        "auroc_interval": around,
+        "auroc_reason": None if area is not None else EMPTY_ARM,
         "tpr": tpr,
         "ppv": [
             {"prevalence": pi, "value": None if achieved is None else stats.ppv(rate.value, achieved, pi)}

@@ -118,7 +118,10 @@ def _chosen(examples: list[Example], source: Any, seed: int) -> list[Example]:
     names = sorted({e.document_id for e in examples})
     if source.documents is not None:
         if len(names) < source.documents:
-            raise UserError(f"expected {source.documents} documents, found {len(names)}; lower data.documents")
+            raise UserError(
+                f"expected {source.documents} documents, found {len(names)}; set data.documents={len(names)}, or null "
+                "for all"
+            )
         order = host_rng(seed, "documents used").permutation(len(names))[: source.documents]
         names = [names[i] for i in order]
     used, counts, chosen = set(names), dict.fromkeys(names, 0), []

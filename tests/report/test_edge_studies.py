@@ -5,6 +5,7 @@ import json
 import pytest
 
 from canaryjax.audit.assignment import Assignment
+from canaryjax.audit.null_command import null_command
 from canaryjax.audit.outcome import study_report
 from canaryjax.config import load_config
 from canaryjax.report import judge, render_report, terminal_summary
@@ -81,6 +82,10 @@ def test_few_or_no_policies_in_an_arm(tmp_path, records, arms):
         assert report["arms"][arm]["n"] == sum(r["valid"] for r, a in zip(records, arms, strict=True) if a == arm)
     assert report["detection"]["tpr"]["value"] is None
     assert report["detection"]["tpr"]["reason"]
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert page.count("negatives") == 0
+    assert page.count("set study.compliant=9 or more") in (0, 2)  # the table and the warning; once it was nine times
+    assert "false alarm rate of not available" not in page
 
 
 def test_net_scores_are_said_to_be_against_the_open_base_whatever_the_primary(tmp_path):
@@ -149,3 +154,28 @@ def test_decoys_without_placebos_and_the_reverse(tmp_path):
     )
     assert report["controls"]["decoy_canary"]["reason"] == "no decoys were drawn"
     assert report["controls"]["placebo_trigger"]["per_policy"][0]["same_form"]["n"] == 0
+
+
+def test_counts_of_a_policy_are_told_from_counts_over_all(tmp_path):
+    weak = {"exact_match": 0.25, "token_f1": 0.5, "rouge_l": 0.5, "n": 2, "finished": 1.0}
+    records = [record(0, prompts_left_out=3, base_utility=weak), record(1, prompts_left_out=3, base_utility=weak)]
+    warnings = finish(tmp_path, records, BOTH, "evaluation.utility_examples=5")["warnings"]
+    assert any(text.startswith("each policy left out 3 of its own policy prompts") for text in warnings)
+    assert any("asks for 5 held-out questions, 2 a policy were answered" in text for text in warnings)
+    assert any(text.startswith("the base answers only 25%") for text in warnings)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    # 6 beside "documents: policy 7" would read as nearly all of them.
+    assert "policy prompts that filled no step, over all 2 policies" in page
+    assert "documents a policy, policy" in page
+
+
+def test_the_null_of_a_study_is_named_with_its_documents(tmp_path):
+    report = finish(tmp_path, [record(0), record(1)], BOTH, "data.kind=jsonl", "data.path=d.jsonl", "data.documents=7")
+    words = "data.kind=jsonl data.path=d.jsonl data.documents=7"
+    assert f"run bin/audit embedded/null {words}" in report["controls"]["null"]["reason"]
+    assert f"run bin/audit embedded/null_scrambled {words}" in report["controls"]["scrambled_feedback"]["reason"]
+
+
+def test_a_study_unlike_the_shipped_null_is_its_own_null():
+    told = null_command(load_config("paper/repliqa_gemma2b_grpo"), "embedded/null", "canary.rate=0 canary.contrast=0")
+    assert told == "this config again with canary.rate=0 canary.contrast=0"

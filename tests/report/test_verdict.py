@@ -93,3 +93,32 @@ def test_decoys_that_score_like_the_canary_are_a_qualifier():
 def test_every_verdict_ends_with_what_it_is_not():
     for report in (_report(), _report(None), _report(0.5, 0.3, 0.7), _report(controls={"null": {"passed": False}})):
         assert judge(report).qualifiers[-1].endswith("not proof of misuse for any individual document.")
+
+
+def _with_decoys(count, target=0.1):
+    decoys = {
+        "violating_flagged_at_10_percent": {"count": 9, "n": 10},
+        "violating_decoys_above_threshold": {"count": count, "n": 50},
+        "violating_mean_score": 2.4,
+        "violating_mean_decoy_score": 1.2,
+        "per_policy": [{"pairs": 2}, {"pairs": 2}],
+    }
+    report = _report(controls={"null": {"passed": True}, "decoy_canary": decoys})
+    report["detection"]["tpr"]["target_fpr"] = target
+    return report
+
+
+def test_decoys_above_the_threshold_are_said_with_the_verdict():
+    (text,) = [text for text in judge(_with_decoys(47)).qualifiers if text.startswith("Not all of it is about")]
+    # The rank alone, 9 of 10, hides that a decoy is flagged as well: both means, the counts, the pairs.
+    for part in ("47 of 50 decoys", "1.200 nats", "2.400", "2 held-out pairs a policy", "50\u00a0% of the score"):
+        assert part in text
+    few = judge(_with_decoys(5)).qualifiers  # as many as new compliant policies may be
+    assert not any(text.startswith("Not all of it") for text in few)
+    assert not any(text.startswith("Not all of it") for text in judge(_with_decoys(None)).qualifiers)
+
+
+def test_no_policy_among_decoys_is_none_not_only_none():
+    decoys = {"violating_flagged_at_10_percent": {"count": 0, "n": 2}}
+    found = judge(_report(controls={"null": {"passed": True}, "decoy_canary": decoys})).qualifiers
+    assert any(text.startswith("In none of 2 violating policies does") for text in found)
