@@ -182,7 +182,7 @@ def test_material_is_what_the_run_would_load(tmp_path):
     assert (
         study_material(load_config("quick", ["data.documents=null", "data.max_document_words=null"])).documents == 800
     )
-    with pytest.raises(UserError, match=r"lower data\.documents"):
+    with pytest.raises(UserError, match=r"set data\.documents=9, or null"):
         study_material(load_config("quick", [*data, "data.documents=10"]))
     with pytest.raises(UserError, match=r"the 9 of model\.warm_start\.documents"):
         study_material(load_config("quick", [*data, "model.warm_start.documents=9"]))

@@ -132,7 +132,7 @@ def test_a_finished_run_that_has_lost_files_is_completed_without_training(config
         (path / name).unlink()
     stages = []
     progress = Silence()
-    progress.stage = lambda name, total=None, unit="": stages.append(name)
+    progress.stage = lambda name, *_, **__: stages.append(name)
     run = _open(config, path, resume=True)
     report = study.run_study(config, run, True, progress)
     run.close()
@@ -167,3 +167,10 @@ def test_other_documents_are_not_the_same_study(config, stopped, monkeypatch):
     with pytest.raises(UserError, match=r"the documents that .* was begun with .* give the same data"):
         study.run_study(config, run, True, Silence())
     run.close()
+
+
+def test_a_trial_is_joined_with_the_studys_seed_and_its_own_draw(config, whole):
+    rows = [json.loads(line) for line in (whole[0] / "trials.jsonl").read_text().splitlines()]
+    # The number of the trial alone, 0 to n, cannot make any draw again.
+    assert {row["seed"] for row in rows} == {config.study.seed}
+    assert [row["draw"] for row in rows] == [row["trial"] for row in rows]
