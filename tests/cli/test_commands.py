@@ -66,7 +66,7 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
         (["score", "model", "--prompt", "a", "--continuation", "b", "--input", "x"], "found both; leave one out"),
         (["score", "model", "--input", "none.jsonl"], "expected a JSONL file at none.jsonl, found none"),
         (["score", "model", "--input", "x" * 300], "expected a JSONL file at xxx"),
-        (["score", "x" * 300, "--prompt", "a", "--continuation", "b"], "found one that is too long: xxx"),
+        (["score", "x" * 300, "--prompt", "a", "--continuation", "b"], "file name too long"),
         (["score", "model", "--input", "bad.jsonl"], "bad.jsonl, line 2: expected one JSON object"),
         (["score", "model", "--input", "gap.jsonl"], "gap.jsonl, line 1: expected the text 'continuation', found 3"),
         (
