@@ -55,15 +55,13 @@ def reward_models(tiny):
 
 
 def test_the_policy_and_its_value_model_move_and_the_base_and_the_reward_models_stay(tiny):
-    models, saved, records = reward_models(tiny), [], []
+    models, kept, records = reward_models(tiny), tiny.kept(3), []
     before = jax.tree.map(np.array, (tiny.model, models))
-    adapters, result = train(
-        tiny, rewards=models, prompts=tiny.prompts(6), save=saved.append, save_every=3, log=records.append
-    )
+    adapters, result = train(tiny, rewards=models, prompts=tiny.prompts(6), checkpoints=kept, log=records.append)
     assert result["steps"] == 3
     assert result["valid"].all()
     assert all(float(jnp.abs(pair.b[p]).max()) > 0 for pair in adapters.layers.values() for p in range(3))
-    trained = saved[0].params
+    trained = kept.saved[3].params
     assert isinstance(trained, PPOParams)
     assert tiny.largest_difference(trained.policy, adapters) == 0
     assert (np.abs(trained.value.head_w - before[1].head_w).max(axis=-1) > 1e-4).all()
@@ -230,7 +228,7 @@ def test_one_update_follows_the_gradient_of_a_plainly_written_loss(tiny):
 
 
 def test_one_nan_reward_takes_its_completion_out_and_all_nan_stops_the_policy(tiny):
-    records, saved = [], []
+    records, kept = [], tiny.kept(2)
 
     def rewards(step, index, ids, mask):
         out = likes_token(step, index, ids, mask) + 0.1 * ids[..., 1]
@@ -239,12 +237,12 @@ def test_one_nan_reward_takes_its_completion_out_and_all_nan_stops_the_policy(ti
             out[2] = np.inf
         return out
 
-    adapters, result = train(tiny, rewards=rewards, log=records.append, save=saved.append, save_every=2)
+    adapters, result = train(tiny, rewards=rewards, log=records.append, checkpoints=kept)
     assert result["valid"].tolist() == [True, True, False]
     assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(adapters))
     assert [r["unusable_rewards"] for r in records if r["policy"] == 0] == [1] * 6
     # Frozen at the state after two steps, while the others went on.
-    at_two = saved[0].params.policy
+    at_two = kept.saved[2].params.policy
     assert tiny.largest_difference(tiny.policy_slice(at_two, 2), tiny.policy_slice(adapters, 2)) == 0
     assert tiny.largest_difference(tiny.policy_slice(at_two, 1), tiny.policy_slice(adapters, 1)) > 0
 
@@ -318,15 +316,15 @@ def test_the_adaptive_coefficient_is_logged_follows_the_divergence_and_survives_
     settings = with_settings(
         adaptive_kl=AdaptiveKL(target=1e-4, horizon=20), optimizer=OptimizerSettings(5e-3, "constant")
     )
-    records, saved = [], []
-    whole, _ = train(tiny, settings, log=records.append, save=saved.append, save_every=2)
+    records, kept = [], tiny.kept(2)
+    whole, _ = train(tiny, settings, log=records.append, checkpoints=kept)
     own = [r for r in records if r["policy"] == 0]
     for now, later in itertools.pairwise(own):
         error = np.clip(now["sequence_kl"] / 1e-4 - 1, -0.2, 0.2)
         assert later["kl_coefficient"] == pytest.approx(now["kl_coefficient"] * (1 + error * 2 / 20), rel=1e-5)
     assert own[0]["kl_coefficient"] == pytest.approx(0.04)
     again = []
-    resumed, _ = train(tiny, settings, log=again.append, resume=saved[0])
+    resumed, _ = train(tiny, settings, log=again.append, checkpoints=tiny.kept(2, kept.saved[2]))
     assert tiny.largest_difference(whole, resumed) == 0
     assert again[0]["kl_coefficient"] == own[2]["kl_coefficient"] != own[0]["kl_coefficient"]
 
