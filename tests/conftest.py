@@ -1,6 +1,8 @@
 """What every test shares: a Matplotlib without windows and a compilation cache, set before JAX is imported."""
 
+import gc
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,3 +24,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if jax.default_backend() == "cpu":
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs an accelerator, found a CPU only"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_one_module():
+    """Lets go of a module's compiled programs: each maps memory, and a process may have 65,530 maps (Linux's default).
+
+    A worker that kept those of all modules was aborted by the loader of the next program.
+    """
+    yield
+    if "jax" in sys.modules:  # many modules never import it
+        sys.modules["jax"].clear_caches()
+        gc.collect()
