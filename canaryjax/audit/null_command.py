@@ -31,6 +31,9 @@ def null_command(config: AuditConfig, shipped: str, changes: str) -> str:
         return own
     asked, there = leaves(config.model_dump(mode="json")), leaves(null.model_dump(mode="json"))
     changed = {item.split("=")[0] for item in changes.split()}
+    # Keys that the shipped config lacks (PPO's, a warm start's) are not set one by one: that is another study.
+    if not asked.keys() <= there.keys():
+        return own
     keys = [key for key, value in asked.items() if key not in OWN | changed and value != there[key]]
     if len(keys) > MOST:
         return own

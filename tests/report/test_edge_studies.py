@@ -176,6 +176,8 @@ def test_the_null_of_a_study_is_named_with_its_documents(tmp_path):
     assert f"run bin/audit embedded/null_scrambled {words}" in report["controls"]["scrambled_feedback"]["reason"]
 
 
-def test_a_study_unlike_the_shipped_null_is_its_own_null():
-    told = null_command(load_config("paper/repliqa_gemma2b_grpo"), "embedded/null", "canary.rate=0 canary.contrast=0")
+@pytest.mark.parametrize("name", ["paper/repliqa_gemma2b_grpo", "embedded/ppo", "smollm2_fairytale"])
+def test_a_study_unlike_the_shipped_null_is_its_own_null(name):
+    # PPO and a warm start have keys that the shipped null lacks.
+    told = null_command(load_config(name), "embedded/null", "canary.rate=0 canary.contrast=0")
     assert told == "this config again with canary.rate=0 canary.contrast=0"
