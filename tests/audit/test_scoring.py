@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from canaryjax.audit.scoring import Item, score_items
 from canaryjax.audit.trial import build_trial
 from canaryjax.audit.utility import measure_utility
 from canaryjax.inference.logprobs import score_shared
+from canaryjax.models.transformer import Transformer, parameter_shapes
 from canaryjax.rl.reward_model import init_reward_model
 from canaryjax.rl.settings import AdapterSettings
 
@@ -54,6 +56,31 @@ def test_batched_shared_and_padded_scores_equal_each_item_alone(tiny_model, two_
         assert (np.abs(found - expected) <= tolerance).all(), options
     swapped = score_items(tiny_model, two_adapters, [list(reversed(own)) for own in items], 11)
     assert (np.abs(swapped[:, ::-1] - expected) <= tolerance).all()
+
+
+def last_token_model(tiny_model):
+    """Blocks that write 0 and a head by hand: after token 5 comes token 7, after 7 token 5, and nothing else."""
+    config = dataclasses.replace(tiny_model.config, width=23, tied=False, final_softcap=None, scale_embedding=False)
+    arrays = {path: np.zeros(shape, np.float32) for path, shape in parameter_shapes(config).items()}
+    arrays["embedding"][[5, 7], [0, 1]] = 1.0
+    arrays["final_norm"][:] = 0.0 if config.unit_offset_norm else 1.0
+    arrays["head"][[7, 5], [0, 1]] = 30.0
+    return Transformer(config, {path: jnp.asarray(x) for path, x in arrays.items()})
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_the_last_token_of_a_string_counts_under_the_raw_law(tiny_model, share):
+    # All the loss is on the last token: a slice that drops it scores 0. One logit stands out by 30 / rms, the others
+    # are 0.
+    model = last_token_model(tiny_model)
+    certain = 30 / (1 / 23 + model.config.norm_eps) ** 0.5
+    items = [[Item(np.array([5, 7, 5]), np.array(string)) for string in ([7, 5], [7, 5, 7], [7, 5, 11])]]
+    found = score_items(model, None, items, 3, share=share)
+    np.testing.assert_allclose(found, [[0.0, 0.0, -certain]], rtol=1e-5, atol=1e-4)
+    # After token 11 the law is flat over all rows, padded ones included: the sampler's law would leave those out.
+    assert model.config.real_vocab_size < model.config.vocab_size
+    flat = score_items(model, None, [[Item(np.array([11, 11]), np.array([13]))] * 3], 3, share=share)
+    np.testing.assert_allclose(flat, -np.log(model.config.vocab_size), rtol=1e-6)
 
 
 def scored(plan, logps, base=None):
