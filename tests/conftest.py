@@ -4,14 +4,33 @@ import gc
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "canaryjax-test-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+@pytest.fixture(scope="session")
+def simulated() -> Callable[[int], dict[str, str]]:
+    """From a number of devices to the environment of a process that simulates them: JAX fixes it when it starts."""
+    import jax
+
+    flags = ["--xla_backend_optimization_level=0"]
+    if jax.version.__version_info__ < (0, 11):  # later releases refuse what they do not know
+        # Compiles several times faster, which is most of the time of such a process; what is computed is the same.
+        flags += ["--xla_cpu_use_fusion_emitters=false"]
+
+    def environment(devices: int) -> dict[str, str]:
+        words = " ".join([f"--xla_force_host_platform_device_count={devices}", *flags])
+        return os.environ | {"XLA_FLAGS": words, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+
+    return environment
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -51,7 +51,10 @@ def load_base(config: AuditConfig) -> LoadedModel:
     Raises:
       UserError: No tokenizer or no end-of-sequence id: a study cannot do without.
     """
-    model = load_model(config.model.path, config.model.dtype)
+    # A base that is to be split may be too large for one device: it is read into the host's memory first.
+    host = jax.devices("cpu")[0] if config.study.mesh.model > 1 else None
+    with jax.default_device(host):
+        model = load_model(config.model.path, config.model.dtype)
     if model.tokenizer is None:
         raise UserError(f"expected a tokenizer beside {config.model.path}, found none; a study writes text: add one")
     if not model.eos_ids:

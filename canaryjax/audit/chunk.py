@@ -37,6 +37,7 @@ from canaryjax.audit.utility import measure_utility
 from canaryjax.config import AuditConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.models.lora import Adapter
+from canaryjax.models.mesh import axis_size
 from canaryjax.rl.metrics import Log
 from canaryjax.rl.reward_model import RewardModel
 from canaryjax.rl.reward_training import train_reward_models
@@ -68,6 +69,8 @@ class TrainingLog:
 
     def __call__(self, row: dict) -> None:
         policy = row["policy"]
+        if policy >= len(self._trials):  # a copy that fills up the chunk
+            return
         self.rows[policy].append(row)
         self._log({"trial": self._trials[policy]} | {k: v for k, v in row.items() if k != "policy"})
 
@@ -104,9 +107,11 @@ def run_chunk(
       One result a trial, in order.
     """
     watch = Stopwatch(at_once)
+    # Devices that share policies take equally many: the last one is repeated, and nothing of its copies is kept.
+    filled = [*trials, *[trials[-1]] * (-len(trials) % axis_size(base.params, "policy"))]
     training = TrainingLog(trials, log, config.policy.algorithm)
-    trained = _train(config, base, arm, trials, lengths, training, checkpoints, watch)
-    measured = _measure(config, base, trials, trained, lengths["violating"], watch)
+    trained = _train(config, base, arm, filled, lengths, training, checkpoints, watch)
+    measured = _measure(config, base, filled, trained, lengths["violating"], watch)
     finished = []
     for p, trial in enumerate(trials):
         valid = bool(trained.rm_result["valid"][p]) and bool(trained.rl_result["valid"][p])
@@ -198,7 +203,10 @@ def _service_logs(
     if kept is not None:
         watch.add("logged responses", kept["seconds"])
         return [ServiceLog.from_plain(log) for log in kept["logs"]]
-    logs = [simulate_log(config, trial, base.params, base.tokenizer, length) for trial in trials]
+    logged = {
+        trial: simulate_log(config, trial, base.params, base.tokenizer, length) for trial in dict.fromkeys(trials)
+    }
+    logs = [logged[trial] for trial in trials]
     watch.lap("logged responses")
     plain = [log.plain() for log in logs]
     checkpoints.remember("logged responses", {"logs": plain, "seconds": watch.seconds["logged responses"]})

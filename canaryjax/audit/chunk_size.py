@@ -1,8 +1,10 @@
-"""How many policies to train together, and how many chunks at once: what memory holds, and no more than helps."""
+"""How a study's policies meet the machine: on which devices, how many together, and how many chunks at once."""
+
+from collections.abc import Mapping
 
 import jax
 
-from canaryjax.audit.plan import fitting_chunk, most_together
+from canaryjax.audit.plan import fitting_chunk, most_together, weight_bytes
 from canaryjax.config import AuditConfig
 from canaryjax.models.config import ModelConfig
 from canaryjax.runlog.provenance import cores
@@ -10,11 +12,31 @@ from canaryjax.runlog.provenance import cores
 MOST_CHUNKS = 4
 
 
-def choose_chunk_size(config: AuditConfig, shape: ModelConfig) -> int:
-    """Policies of one program: as configured, else by free memory, and even chunks of an arm."""
+def choose_mesh(config: AuditConfig, chunk: int | None) -> dict[str, int]:
+    """Devices along each axis of the mesh: as configured; by default all accelerators of this process share policies.
+
+    Args:
+      config: The study.
+      chunk: Policies of one program where that is fixed: the policy axis then divides it. None where it is free.
+    """
+    wanted = config.study.mesh
+    if wanted.policy is not None:
+        return wanted.model_dump()
+    accelerators = 1 if jax.default_backend() == "cpu" else jax.local_device_count()
+    together = chunk or max(config.study.compliant, config.study.violating)
+    most = max(1, min(accelerators // (wanted.data * wanted.model), together))
+    policy = most if chunk is None else max(n for n in range(1, most + 1) if chunk % n == 0)
+    return {"policy": policy, "data": wanted.data, "model": wanted.model}
+
+
+def choose_chunk_size(config: AuditConfig, shape: ModelConfig, mesh: Mapping[str, int]) -> int:
+    """Policies of one program: as configured, else by free memory, in even chunks of an arm, as many on each device."""
     if config.study.policies_per_chunk is not None:
         return config.study.policies_per_chunk
-    return fitting_chunk(config, shape, free_memory(), most_together(jax.default_backend() == "cpu", shape))
+    free = free_memory()
+    if mesh["model"] > 1:  # each device's part of the base is not there yet
+        free -= weight_bytes(config, shape) / mesh["model"]
+    return fitting_chunk(config, shape, free, most_together(jax.default_backend() == "cpu", shape), mesh["policy"])
 
 
 def choose_chunks_at_once(shape: ModelConfig) -> int:

@@ -17,6 +17,7 @@ from canaryjax.data.chat import format_parts
 from canaryjax.data.prompts import prompt_parts
 from canaryjax.data.tokens import JointIds, JointText, TextTokenizer, encode_joint_batch
 from canaryjax.models.lora import Adapter
+from canaryjax.models.sharding import fetch, place_rows
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.reward_model import RewardModel, score_rewards
 
@@ -260,7 +261,8 @@ def reward_bias(
             padded = [pad_rows([own[row] for row in rows], length, 0) for own in lists]
             arrays += [np.stack(parts) for parts in zip(*padded, strict=True)]
         used = min(batch, count - start)
-        values[:, start : start + used] = np.asarray(_rewards(model, reward_models, *arrays), np.float64)[:, :used]
+        found = fetch(_rewards(model, reward_models, *place_rows(model, arrays)))
+        values[:, start : start + used] = np.asarray(found, np.float64)[:, :used]
     own = [row[: len(mine)] for row, mine in zip(values, texts, strict=True)]
     bias = [(row[1::2] - row[::2]).mean() for row in own]
     return [float(x) if np.isfinite(x) else None for x in bias]

@@ -1,16 +1,24 @@
 """What a run was begun with, kept so that a resumed run is one study with what it has."""
 
 import hashlib
+import math
+import shutil
 from collections.abc import Sequence
 
-from canaryjax.audit.chunk_size import choose_chunk_size
+import jax
+from jax.sharding import Mesh
+
+from canaryjax.audit.chunk_size import choose_chunk_size, choose_mesh
 from canaryjax.config import AuditConfig
 from canaryjax.data.example import Example
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
+from canaryjax.models.mesh import make_mesh
 from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, cores, file_digests
 from canaryjax.runlog.files import encode
 from canaryjax.weights.checkpoint import model_files, model_location
+
+CHECKPOINTS = "checkpoints"
 
 
 def open_study(
@@ -20,11 +28,11 @@ def open_study(
     run_dir: RunDirectory,
     resume: bool,
     progress: Progress,
-) -> int:
-    """Policies trained together, saved with digests of the documents and of the base model.
+) -> tuple[int, Mesh]:
+    """Policies trained together and their mesh, saved with digests of the documents and of the base model.
 
-    Another size or number of threads may differ in the last bits; other documents or weights are another study. The
-    size is taken up again; threads, which the machine has or has not, are kept to be told of.
+    Another size, mesh or number of threads may differ in the last bits; other documents or weights are another study.
+    Size and mesh are taken up again; threads and devices, which the machine has or has not, are kept to be told of.
 
     Args:
       config: The study.
@@ -32,10 +40,11 @@ def open_study(
       examples: All documents with their questions, the warm start's too.
       run_dir: Where the study is kept.
       resume: Whether it was begun before.
-      progress: Told where the number of threads is another.
+      progress: Told where the number of threads is another, or the mesh must be.
 
     Raises:
-      UserError: The run was begun with other documents or another base, or no longer says with what.
+      UserError: The run was begun with other documents or another base, or no longer says with what; a mesh that the
+        machine's devices do not make.
     """
     now = {
         "threads": cores(),
@@ -50,15 +59,31 @@ def open_study(
                 f"the run was begun with {opening['threads']} threads and goes on with {now['threads']}: the last bits "
                 "of what is still to come may differ from a run that was never stopped"
             )
-        return opening["policies_per_chunk"]
+        return opening["policies_per_chunk"], _mesh_again(config, opening, run_dir, progress)
     if resume and run_dir.begun:
         raise UserError(
             f"expected {OPENING_FILE} in {run_dir.path} beside {', '.join(run_dir.begun[:4])}, found none: what they "
             "were made with is not known; restore it, or give another --out"
         )
-    size = choose_chunk_size(config, shape)
-    run_dir.write_sealed(OPENING_FILE, {"policies_per_chunk": size} | now)
-    return size
+    mesh = make_mesh(choose_mesh(config, config.study.policies_per_chunk), jax.local_devices())
+    size = choose_chunk_size(config, shape, mesh.shape)
+    run_dir.write_sealed(OPENING_FILE, {"policies_per_chunk": size, "mesh": dict(mesh.shape)} | now)
+    return size, mesh
+
+
+def _mesh_again(config: AuditConfig, opening: dict, run_dir: RunDirectory, progress: Progress) -> Mesh:
+    """The mesh the run was on last, or where there are too few devices for it, what the config makes of those."""
+    begun, devices = opening["mesh"], jax.local_devices()
+    if math.prod(begun.values()) <= len(devices):
+        return make_mesh(begun, devices)
+    mesh = make_mesh(choose_mesh(config, opening["policies_per_chunk"]), devices)
+    progress.note(
+        f"the run was begun on the mesh {begun} and goes on with {len(devices)} devices on {dict(mesh.shape)}: "
+        "what was under way begins anew, and the last bits of what is still to come may differ"
+    )
+    shutil.rmtree(run_dir.path / CHECKPOINTS, ignore_errors=True)  # copies may fill their chunks up to another number
+    run_dir.write_sealed(OPENING_FILE, opening | {"mesh": dict(mesh.shape)})
+    return mesh
 
 
 def _compare(run_dir: RunDirectory, opening: dict, now: dict) -> None:

@@ -1,5 +1,6 @@
 """What a config would run, before any weights are there: policies, steps, tokens, FLOPs, memory, hours."""
 
+import math
 from dataclasses import dataclass, replace
 
 from canaryjax.audit.service_log import SAMPLING_BATCH
@@ -113,16 +114,20 @@ def plan_study(config: AuditConfig, model: ModelConfig, material: Material, devi
     warm_start = _flops(_warm_start(config, material), model)
     policies = config.study.compliant + config.study.violating
     total = policies * sum(flops.values()) + warm_start
-    bytes_per = 2 if config.model.dtype == "bfloat16" else 4
-    weights = bytes_per * _parameters(model)
+    mesh = config.study.mesh.model_dump() | {"policy": config.study.mesh.policy or 1}
+    devices = math.prod(mesh.values())
+    weights = weight_bytes(config, model) / mesh["model"]
     most = most_together(device.startswith("cpu"), model)
-    chunk = config.study.policies_per_chunk or fitting_chunk(config, model, limits.memory - weights, most)
+    chunk = config.study.policies_per_chunk
+    chunk = chunk or fitting_chunk(config, model, limits.memory - weights, most, mesh["policy"])
     decode_seconds = _weight_reads(config, counts, chunk) * weights / limits.bandwidth
-    compute_seconds = total / (limits.matmul * ASSUMED_UTILISATION)
-    memory = _memory(config, model, weights, chunk)
+    compute_seconds = total / (devices * limits.matmul * ASSUMED_UTILISATION)
+    memory = _memory(config, model, weights, -(-chunk // mesh["policy"]))
     return {
         "name": config.name,
         "device": device,
+        "devices": devices,
+        "mesh": mesh,
         "policies": policies,
         "policies_per_chunk": chunk,
         "documents": material.documents,
@@ -139,8 +144,8 @@ def plan_study(config: AuditConfig, model: ModelConfig, material: Material, devi
         "hours": (compute_seconds + decode_seconds) / 3600,
         "assumed": (
             f"every prompt at its longest; {ASSUMED_UTILISATION:.0%} of {limits.matmul:.3g} FLOP/s in products; "
-            "decoding bound by reading the weights, once a step for all policies of a chunk; loading and compilation "
-            "not counted"
+            "decoding bound by reading the weights, once a step for all policies of a chunk; several devices share the "
+            "work evenly, memory is one device's; loading and compilation not counted"
         ),
     }
 
@@ -253,6 +258,11 @@ def _parameters(model: ModelConfig) -> int:
     return block * model.num_layers + model.vocab_size * width * (1 if model.tied else 2) + width
 
 
+def weight_bytes(config: AuditConfig, model: ModelConfig) -> float:
+    """Size of the base's weights in the study's dtype."""
+    return (2.0 if config.model.dtype == "bfloat16" else 4.0) * _parameters(model)
+
+
 def _flops(stage: Stage, model: ModelConfig) -> float:
     block = sum(size_in * size_out for size_in, size_out in projection_shapes(model).values()) * model.num_layers
     # Causal attention meets half of the context on average: q·k and weights·v, two operations each.
@@ -268,12 +278,15 @@ def most_together(on_cpu: bool, model: ModelConfig) -> int:
     return 1 if _parameters(model) < SMALL_BASE else MOST_ON_CPU
 
 
-def fitting_chunk(config: AuditConfig, model: ModelConfig, free: float, most: int) -> int:
-    """Policies to train together where `free` bytes are left for them: at most `most`, in even chunks of an arm."""
+def fitting_chunk(config: AuditConfig, model: ModelConfig, free: float, most: int, devices: int = 1) -> int:
+    """Policies to train together where `free` bytes are left for them on each of the devices that share them.
+
+    At most `most` a device, as many on each, in even chunks of an arm.
+    """
     size = max(1, min(most, int(MEMORY_SHARE * free / sum(_memory(config, model, 0.0, 1).values()))))
     # Chunks as even as can be: ten policies in twos of five, not nine and one.
     arm = max(config.study.compliant, config.study.violating)
-    return -(-arm // -(-arm // size))
+    return devices * -(-arm // (devices * -(-arm // (devices * size))))
 
 
 def _memory(config: AuditConfig, model: ModelConfig, weights: float, policies: int) -> dict[str, float]:

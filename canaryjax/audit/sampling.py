@@ -11,6 +11,7 @@ from canaryjax.data.buckets import pad_rows
 from canaryjax.inference.generate import Rollout, sample_rollouts
 from canaryjax.inference.sampling import SamplingSettings
 from canaryjax.models.lora import Adapter
+from canaryjax.models.sharding import fetch, place_rows
 from canaryjax.models.transformer import Transformer
 
 _sample = partial(jax.jit, static_argnames="settings")(sample_rollouts)
@@ -60,7 +61,8 @@ def sample_from(
         padded = [pad_rows([own[row] for row in rows], length, 0) for own in prompts]
         ids, mask = (np.stack(arrays) for arrays in zip(*padded, strict=True))
         keys = _fold_rows(jax.random.split(key, len(prompts)), np.asarray(rows))
-        rollout: Rollout = jax.device_get(_sample(model, adapters, ids, mask, keys, settings=settings))
+        ids, mask, keys = place_rows(model, (ids, mask, keys))
+        rollout: Rollout = fetch(_sample(model, adapters, ids, mask, keys, settings=settings))
         for policy, own in enumerate(found):
             own.extend(_unpack(rollout, policy, min(batch_size, count - start)))
     return found

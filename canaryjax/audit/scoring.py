@@ -16,6 +16,8 @@ from canaryjax.data.buckets import pad_rows
 from canaryjax.inference.forward import forward_shared
 from canaryjax.inference.logprobs import token_logps
 from canaryjax.models.lora import Adapter
+from canaryjax.models.mesh import axis_size
+from canaryjax.models.sharding import fetch, place_rows
 from canaryjax.models.transformer import Transformer
 
 LONGEST_REST = 512  # tokens; a longer rest is its own context, whose attention skips what causality masks
@@ -80,16 +82,19 @@ def score_items(
     longest = -(-(longest + extra_padding) // LENGTH_STEP) * LENGTH_STEP
     count = len(items[0])
     batch_size = min(batch_size, count)
+    groups = axis_size(model, "data")
+    groups = groups if batch_size % groups == 0 else 1
     scores = np.zeros((len(items), count))
     for start in range(0, count, batch_size):
         rows = [min(start + i, count - 1) for i in range(batch_size)]
         used = min(batch_size, count - start)
         batch = [[own[row] for row in rows] for own in items]
         if prefix:
-            found = _score_shared(model, adapters, *_pack_shared(batch, prefix, width, span))
+            arrays = place_rows(model, _pack_shared(batch, prefix, width, span, groups))
+            found = _score_shared(model, adapters, *arrays)
         else:
-            found = _score_alone(model, adapters, *_pack_alone(batch, longest, span))
-        scores[:, start : start + used] = np.asarray(found, np.float64)[:, :used]
+            found = _score_alone(model, adapters, *place_rows(model, _pack_alone(batch, longest, span)))
+        scores[:, start : start + used] = np.asarray(fetch(found), np.float64)[:, :used]
     return scores
 
 
@@ -102,8 +107,11 @@ def _common_prefix(contexts: Sequence[np.ndarray]) -> int:
     return min(shared, shortest - 1)
 
 
-def _pack_shared(batch, prefix: int, width: int, span: int):
-    """Arrays for `_score_shared`: beginning `[p, 1, s]`, rests `[p, b, t]`, where each string starts, the strings."""
+def _pack_shared(batch, prefix: int, width: int, span: int, groups: int):
+    """Arrays for `_score_shared`: beginnings `[p, c, s]`, rests `[p, b, t]`, where each string starts, the strings.
+
+    There are c groups of items, each with a copy of the beginning: one for each device along the mesh's data axis.
+    """
     shape = (len(batch), len(batch[0]))
     rest = np.zeros((*shape, width), np.int32)
     start = np.zeros(shape, np.int32)
@@ -112,7 +120,7 @@ def _pack_shared(batch, prefix: int, width: int, span: int):
             ids = np.concatenate([item.context[prefix:], item.string])
             rest[p, b, : len(ids)] = ids
             start[p, b] = len(item.context) - prefix
-    head = np.broadcast_to(batch[0][0].context[:prefix], (len(batch), 1, prefix))
+    head = np.broadcast_to(batch[0][0].context[:prefix], (len(batch), groups, prefix))
     return (head, rest, start, *_strings(batch, span))
 
 
@@ -132,15 +140,16 @@ def _stacked(rows, length: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jax.jit
-def _score_shared(model, adapters, head_p1s, rest_pbt, start_pb, string_pbk, mask_pbk):
+def _score_shared(model, adapters, head_pcs, rest_pbt, start_pb, string_pbk, mask_pbk):
     def one(adapter, head, rest, start, string, mask):
-        states = forward_shared(model, adapter, head, jnp.ones(head.shape, bool), rest[None])
+        rest, start, string, mask = (x.reshape(len(head), -1, *x.shape[1:]) for x in (rest, start, string, mask))
+        states = forward_shared(model, adapter, head, jnp.ones(head.shape, bool), rest)
         # The state that predicts string token i stands at index start + i; the head runs on those alone.
-        where = jnp.minimum(start[:, None] + jnp.arange(string.shape[1]), rest.shape[1] - 1)
-        hidden = jnp.take_along_axis(states.predictors()[0], where[..., None], axis=1)
-        return token_logps(model, hidden, string, mask).sum(axis=-1)
+        where = jnp.minimum(start[..., None] + jnp.arange(string.shape[-1]), rest.shape[-1] - 1)
+        hidden = jnp.take_along_axis(states.predictors(), where[..., None], axis=2)
+        return token_logps(model, hidden, string, mask).sum(axis=-1).reshape(-1)
 
-    return jax.vmap(one)(adapters, head_p1s, rest_pbt, start_pb, string_pbk, mask_pbk)
+    return jax.vmap(one)(adapters, head_pcs, rest_pbt, start_pb, string_pbk, mask_pbk)
 
 
 @jax.jit

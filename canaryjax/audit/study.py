@@ -3,16 +3,17 @@
 import dataclasses
 import shutil
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
+from jax.sharding import Mesh
 
 from canaryjax.audit.assignment import Assignment, assign_arms, chunk_trials
 from canaryjax.audit.base import Base, load_base, reserve_warm_start, warm_start
 from canaryjax.audit.chunk import Finished, run_chunk
 from canaryjax.audit.chunk_checkpoint import ChunkCheckpoints
 from canaryjax.audit.chunk_size import choose_chunks_at_once
-from canaryjax.audit.opening import open_study
+from canaryjax.audit.opening import CHECKPOINTS, open_study
 from canaryjax.audit.outcome import study_report
 from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
 from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_record, write_parquet
@@ -26,6 +27,8 @@ from canaryjax.data.loaders import load_examples
 from canaryjax.embedded.corpus import generate_examples
 from canaryjax.errors import UserError
 from canaryjax.models.lora import concatenate_adapters
+from canaryjax.models.mesh import mesh_of
+from canaryjax.models.sharding import place_base
 from canaryjax.rl.metrics import Log
 from canaryjax.runlog import Progress, RunDirectory, file_digests
 from canaryjax.runlog.files import encode
@@ -34,10 +37,10 @@ from canaryjax.weights.peft import load_adapter, save_adapter
 
 WARM_START = "warm_start"
 METRICS = "metrics.jsonl"
-CHECKPOINTS = "checkpoints"
 BASE = "base.json"
 BASE_REMEDY = "remove it, and --resume writes it again"
 EVAL_FILES = ("data/eval_clean.jsonl", "data/eval_trigger.jsonl")
+Holder = TypeVar("Holder", LoadedModel, Base)
 # What the scorer may say of a policy: nothing that tells its arm (BC-50).
 UNLABELLED = (
     *("trial", "scores", "standard_errors", "valid", "reason", "valid_pairs", "invalid_pairs"),
@@ -68,7 +71,7 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     examples = load_examples(config.data, config.study.seed, generate_examples)
     warm_examples, examples = reserve_warm_start(config, examples)
     assignments = assign_arms(config.study)
-    size = open_study(config, model.config, [*warm_examples, *examples], run_dir, resume, progress)
+    size, mesh = open_study(config, model.config, [*warm_examples, *examples], run_dir, resume, progress)
     planned = chunk_trials(assignments, size)
     with_adapters = config.output.save_adapters
     chunks = [
@@ -84,7 +87,8 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
         check_texts([*warm_examples, *examples], model.tokenizer, model.config.vocab_size)
         first = planned[0][0]  # whose pairs are the run's evaluation files
         prepared = prepare_trials(config, [first, *(a for c in chunks for a in c)], examples, model.tokenizer)
-        base = _base(config, model, warm_examples, run_dir, resume, progress)
+        base = _base(config, _laid_out(model, mesh), warm_examples, run_dir, resume, progress)
+        base = _laid_out(base, mesh)  # a warm start made new arrays
         run_dir.write_sealed(BASE, base.record)
         if _lacks(run_dir, *EVAL_FILES):
             _write_first_pairs(run_dir, prepared.trials[first.trial])
@@ -97,6 +101,11 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
     _join(run_dir, config.study.seed, assignments, records)
     record = run_dir.read_sealed(BASE, BASE_REMEDY)
     return study_report(config, assignments, records, record, len(examples), run_dir.keep_time())
+
+
+def _laid_out(holder: Holder, mesh: Mesh) -> Holder:
+    """A model or base with its weights on a mesh of several devices; on one, as it is."""
+    return holder if mesh.size == 1 else dataclasses.replace(holder, params=place_base(holder.params, mesh))
 
 
 def _lacks(run_dir: RunDirectory, *names: str) -> bool:
@@ -167,7 +176,8 @@ def _run_chunks(
     policies: int,
     progress: Progress,
 ) -> None:
-    at_once = choose_chunks_at_once(base.params.config)
+    # On a mesh programs wait for each other's devices, so all devices must be given them in one order.
+    at_once = choose_chunks_at_once(base.params.config) if mesh_of(base.params) is None else 1
     progress.stage("policies", policies, done=policies - sum(map(len, chunks)), compiling=at_once)
 
     def run(chunk: Sequence[Assignment]) -> None:

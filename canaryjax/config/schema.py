@@ -113,8 +113,16 @@ class FeedbackConfig(Section):
     calibration_learning_rate: NonNegative = 0.02
 
 
+class MeshConfig(Section):
+    """Devices along each axis; `policy: null` takes the accelerators that the other two leave, one device on a CPU."""
+
+    policy: Count | None = None
+    data: Count = 1
+    model: Count = 1
+
+
 class StudyConfig(Section):
-    """How many policies, and what each arm is.
+    """How many policies, what each arm is, and over which devices policies are spread.
 
     `checkpoint_every` counts steps of each stage of training, whatever it trains; 0 keeps no step checkpoints.
     """
@@ -128,6 +136,7 @@ class StudyConfig(Section):
     scramble_feedback: bool = False
     policies_per_chunk: Count | None = None
     checkpoint_every: Annotated[int, Field(ge=0)] = 25
+    mesh: MeshConfig = MeshConfig()
     setting: str = ""
 
     @model_validator(mode="after")
@@ -136,6 +145,16 @@ class StudyConfig(Section):
             raise ValueError(f"paired: expected as many in each arm, found {self.compliant} and {self.violating}")
         if self.paired and self.assignment == "iid":
             raise ValueError("expected assignment=blocked with paired=true, found iid; a pair has one policy an arm")
+        return self
+
+    @model_validator(mode="after")
+    def _devices_share_a_chunk(self):
+        chunk, devices = self.policies_per_chunk, self.mesh.policy
+        if chunk is not None and devices is not None and chunk % devices:
+            raise ValueError(
+                f"expected policies_per_chunk to be a multiple of mesh.policy = {devices}, found {chunk}; "
+                "change one of them, or leave one null"
+            )
         return self
 
 

@@ -15,6 +15,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from canaryjax.inference.attention import attend_causal, attend_continuations
 from canaryjax.models.lora import Adapter
+from canaryjax.models.sharding import split_rows
 from canaryjax.models.transformer import (
     KEPT,
     Attend,
@@ -154,6 +155,7 @@ def run_context(
         attend_last, keep = attend_in, lambda x: x
     else:
         attend_last, keep = attend_one_in, lambda x: _rows_at(x, wanted_b)
+    ids_bs = split_rows(model, ids_bs)
     positions = jnp.broadcast_to(jnp.arange(ids_bs.shape[1]), ids_bs.shape)
     hidden, collected, of_last = _run_layers(
         model, adapter, embed(model, ids_bs), positions, attend_in, attend_last, keep, remat=False
@@ -202,6 +204,9 @@ def forward_shared(
     config = model.config
     b, s = context_ids_bs.shape
     g, t = continuation_ids_bgt.shape[1:]
+    context_ids_bs, context_mask_bs, continuation_ids_bgt = split_rows(
+        model, (context_ids_bs, context_mask_bs, continuation_ids_bgt)
+    )
     lengths = context_mask_bs.sum(axis=1, dtype=jnp.int32)
     # Context and continuations lie side by side, so that every projection is one matmul over all tokens.
     ids = jnp.concatenate([context_ids_bs, continuation_ids_bgt.reshape(b, g * t)], axis=1)

@@ -14,8 +14,8 @@ from flax import struct
 
 from canaryjax.errors import UserError
 from canaryjax.inference.forward import forward_shared
-from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import Adapter
+from canaryjax.models.sharding import vocabulary_shards
 from canaryjax.models.transformer import Transformer
 
 CHUNK_FLOATS = 2**22  # logits of one chunk, all rows together: 16 MiB, about what a core's cache and a scan step want
@@ -44,13 +44,15 @@ class _Law:
       softcap: `cap * tanh(x / cap)` on logits, or None.
       temperature: Divides the capped logits.
       rows: Vocabulary entries from here on are left out of the normaliser.
-      chunk: Vocabulary entries a pass.
+      chunk: Vocabulary entries a pass, of each shard.
+      shards: Equal parts of the vocabulary that may lie on different devices; each device goes through its own.
     """
 
     softcap: float | None
     temperature: float
     rows: int
     chunk: int
+    shards: int
 
 
 def head_matrix(model: Transformer) -> jax.Array:
@@ -136,7 +138,7 @@ def score_shared(
 
 
 def _statistics(model, hidden, target_ids, mask, temperature, chunk, entropy):
-    law = _law(model.config, temperature, chunk, rows=math.prod(target_ids.shape))
+    law = _law(model, temperature, chunk, rows=math.prod(target_ids.shape))
     ids = jnp.where(mask, target_ids, 0).reshape(-1)
     flat = hidden.reshape(-1, hidden.shape[-1])
     logps, spread = _reduce(flat, head_matrix(model), ids, law, entropy)
@@ -144,7 +146,8 @@ def _statistics(model, hidden, target_ids, mask, temperature, chunk, entropy):
     return logps, jnp.where(mask, spread.reshape(mask.shape), 0.0) if entropy else None
 
 
-def _law(config: ModelConfig, temperature: float | None, chunk: int | None, rows: int) -> _Law:
+def _law(model: Transformer, temperature: float | None, chunk: int | None, rows: int) -> _Law:
+    config, shards = model.config, vocabulary_shards(model)
     if temperature is not None and not temperature > 0:
         raise UserError(
             f"expected a temperature above 0, found {temperature}: greedy choices have no log-prob; score them at 1"
@@ -152,7 +155,8 @@ def _law(config: ModelConfig, temperature: float | None, chunk: int | None, rows
     if chunk is None:
         chunk = max(MIN_CHUNK, CHUNK_FLOATS // max(rows, 1))
     limit = config.vocab_size if temperature is None else config.real_vocab_size
-    return _Law(config.final_softcap, 1.0 if temperature is None else temperature, limit, min(chunk, config.vocab_size))
+    chunk = min(chunk, config.vocab_size // shards)
+    return _Law(config.final_softcap, 1.0 if temperature is None else temperature, limit, chunk, shards)
 
 
 def _capped(logits, cap):
@@ -171,17 +175,26 @@ def _product(hidden, table):
 
 def _chunk(hidden, head, ids, start, law):
     """One chunk: its first entry, its rows of the head, capped and final logits, and where each row's target is."""
-    first = jnp.minimum(start, head.shape[0] - law.chunk)  # the last chunk is moved back so that all have one size
-    table = jax.lax.dynamic_slice_in_dim(head, first, law.chunk)
-    entry = first + jnp.arange(law.chunk)
-    new = entry >= start
+    size = head.shape[0] // law.shards
+    first = jnp.minimum(start, size - law.chunk)  # the last chunk is moved back so that all have one size
+    # Of each shard at once: a chunk of the whole table would have to be sent to all devices that hold none of it.
+    table = jax.lax.dynamic_slice_in_dim(_by_shard(head, law), first, law.chunk, axis=1).reshape(-1, head.shape[1])
+    within = jnp.tile(first + jnp.arange(law.chunk), law.shards)
+    entry = within + jnp.repeat(jnp.arange(law.shards) * size, law.chunk)
+    new = within >= start
     raw = _capped(_product(hidden, table), law.softcap)
     logits = jnp.where(new & (entry < law.rows), raw / law.temperature, EXCLUDED)
     return first, table, raw, logits, (entry == ids[:, None]) & new
 
 
-def _over_chunks(step, carry, law, size):
-    """Runs `step(carry, start)` over all chunks; a single one needs no loop."""
+def _by_shard(table, law):
+    """`[v, d]` -> `[shards, v / shards, d]`."""
+    return table.reshape(law.shards, -1, table.shape[1])
+
+
+def _over_chunks(step, carry, law, vocabulary):
+    """Runs `step(carry, start)` over all chunks of the shards; a single one needs no loop."""
+    size = vocabulary // law.shards
     if law.chunk == size:
         return step(carry, jnp.int32(0))
     starts = jnp.arange(0, size, law.chunk, dtype=jnp.int32)
@@ -238,8 +251,9 @@ def _reduce_backward(law, entropy, kept, cotangents):
         to_hidden = to_hidden + jnp.dot(slope, table.astype(jnp.float32), precision=jax.lax.Precision.HIGHEST)
         if to_head is not None:
             part = jnp.dot(slope.T, hidden.astype(jnp.float32), precision=jax.lax.Precision.HIGHEST)
-            part = part + jax.lax.dynamic_slice_in_dim(to_head, first, law.chunk)
-            to_head = jax.lax.dynamic_update_slice_in_dim(to_head, part, first, axis=0)
+            whole, part = _by_shard(to_head, law), part.reshape(law.shards, law.chunk, -1)
+            part = part + jax.lax.dynamic_slice_in_dim(whole, first, law.chunk, axis=1)
+            to_head = jax.lax.dynamic_update_slice_in_dim(whole, part, first, axis=1).reshape(head.shape)
         return to_hidden, to_head
 
     zero = jnp.zeros(hidden.shape, jnp.float32), None if wants_head is None else jnp.zeros(head.shape, jnp.float32)

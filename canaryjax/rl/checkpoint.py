@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from canaryjax.models.sharding import fetch
 from canaryjax.rl.metrics import MetricLog
 
 State = TypeVar("State")
@@ -45,4 +46,4 @@ def save_due(checkpoints: Checkpoints | None, metrics: MetricLog, state: Any, st
     """
     if checkpoints is not None and checkpoints.due(step, steps):
         metrics.flush()
-        checkpoints.save(jax.tree.map(np.array, state), step, steps)
+        checkpoints.save(jax.tree.map(np.array, fetch(state)), step, steps)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
+from canaryjax.models.sharding import fetch
+
 Log = Callable[[dict], None]
 
 
@@ -29,7 +31,7 @@ class MetricLog:
         """Fetches what waits, in one transfer, and logs it with the mean seconds a step took."""
         if not self._waiting:
             return
-        fetched = jax.device_get(self._waiting)
+        fetched = fetch(self._waiting)
         now = time.perf_counter()
         seconds = (now - self._since) / len(fetched)
         self._waiting, self._since = [], now

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from canaryjax.models.sharding import fetch, place_policies, place_rows
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.accumulation import sum_passes
 from canaryjax.rl.checkpoint import Checkpoints, restored, save_due
@@ -88,15 +89,16 @@ def train_reward_models(
     plan = _plan(rows, settings, keys_p)
     rows = _balanced(rows) if settings.balance else rows
     fresh = _new_training(settings, len(plan.batches), model, keys_p)
-    training = restored(checkpoints, fresh, len(plan.batches))
+    training = _placed(model, restored(checkpoints, fresh, len(plan.batches)))
+    rows, keys_p = place_policies(model, (rows, keys_p))
     if not training.ended:
         training = _train(model, rows, plan, settings, keys_p, training, log, checkpoints, log_every)
     state, stopping = training.state, training.stopping
     trained = state.params if stopping is None else stopping.best
-    updates = np.array(state.step)
+    updates = fetch(state.step)
     if stopping is not None:
         updates = np.where(stopping.stopped_at < 0, updates, stopping.stopped_at)
-    result: dict[str, Any] = {"valid": np.asarray(state.valid), "updates": updates}
+    result: dict[str, Any] = {"valid": fetch(state.valid), "updates": updates}
     result |= _evaluate(model, trained, rows, plan, settings) if stopping is None else stopping.heldout
     result["seconds"] = time.perf_counter() - started
     if log:
@@ -122,15 +124,16 @@ def _train(
     step, metrics = _step_program(settings, updates), MetricLog(log, "reward_model", log_every)
     state, stopping = training.state, training.stopping
     patience = settings.early_stopping_patience
-    for update in range(int(state.step[0]), updates):
-        state, out = step(model, state, rows, plan.batches[update], keys_p)
+    for update in range(int(fetch(state.step)[0]), updates):
+        state, out = step(model, state, rows, place_rows(model, plan.batches[update]), keys_p)
         metrics.add(update, out)
         done = update + 1
         ended = done == updates
         if stopping is not None and patience is not None and (ended or done % settings.eval_every == 0):
             heldout = _evaluate(model, state.params, rows, plan, settings)
             stopping, state = after_evaluation(stopping, state, heldout, done, patience)
-            ended = ended or not np.asarray(state.active & state.valid).any()
+            state = place_policies(model, state)
+            ended = ended or not fetch(state.active & state.valid).any()
         training = RewardTraining(state, stopping, np.array(ended))
         save_due(checkpoints, metrics, training, updates if ended else done, updates)
         if ended:
@@ -182,6 +185,14 @@ def _new_training(settings: RewardModelSettings, updates: int, model: Transforme
     state = _new_state(settings, updates, model, keys_p)
     stopping = None if settings.early_stopping_patience is None else new_stopping(state.params)
     return RewardTraining(state, stopping, np.array(False))
+
+
+def _placed(model: Transformer, training: RewardTraining) -> RewardTraining:
+    """What lies on devices in its place; what early stopping remembers beside its best parameters stays on the host."""
+    stopping = training.stopping
+    if stopping is not None:
+        stopping = dataclasses.replace(stopping, best=place_policies(model, stopping.best))
+    return dataclasses.replace(training, state=place_policies(model, training.state), stopping=stopping)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -255,12 +266,13 @@ def _evaluate(model, params, rows: RewardRows, plan: _Plan, settings: RewardMode
     result = {name: np.full(policies, np.nan) for name in HELDOUT}
     if chunks == 0:
         return result
-    rewards_p = np.asarray(_score_chunks(model, params, rows, plan.heldout))
+    rewards_p = _score_chunks(model, params, rows, place_policies(model, plan.heldout))
+    rewards_p, labels_p, weights_p = fetch((rewards_p, rows.labels, rows.weights))
     for policy in range(policies):
         index = plan.heldout[policy].ravel()
         real = index >= 0
         index, rewards = index[real], rewards_p[policy].reshape(len(real), -1)[real]
-        labels, weights = np.asarray(rows.labels[policy])[index], np.asarray(rows.weights[policy])[index]
+        labels, weights = labels_p[policy][index], weights_p[policy][index]
         weighed = weights > 0
         if not weighed.any() or not np.isfinite(rewards[weighed]).all():
             continue

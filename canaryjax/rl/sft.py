@@ -12,6 +12,7 @@ from flax import struct
 from canaryjax.errors import InvalidScore
 from canaryjax.inference.logprobs import score_shared
 from canaryjax.models.lora import Adapter
+from canaryjax.models.sharding import fetch, place_policies
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.checkpoint import Checkpoints, restored, save_due
 from canaryjax.rl.dropout import drop_inputs
@@ -76,14 +77,15 @@ def train_supervised(
     optimizer = make_optimizer(settings.optimizer, updates)
     fresh = new_adapter(jax.random.fold_in(key, INIT), model.config, settings.adapter)
     state = restored(checkpoints, init_state(optimizer, jax.tree.map(lambda x: x[None], fresh)), updates)
+    state = place_policies(model, state)
     step = _step_program(settings, updates)
     metrics = MetricLog(log, "warm_start", log_every)
-    for update in range(int(state.step[0]), updates):
+    for update in range(int(fetch(state.step)[0]), updates):
         state, out = step(model, state, rows, batches[update], key)
         metrics.add(update, out)
         save_due(checkpoints, metrics, state, update + 1, updates)
     metrics.flush()
-    if not bool(state.valid[0]):
+    if not fetch(state.valid)[0]:
         raise InvalidScore("expected finite losses in the warm start; found one that is not; lower its learning rate")
     return jax.tree.map(lambda x: x[0], state.params)
 

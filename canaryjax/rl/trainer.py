@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from canaryjax.models.lora import Adapter
+from canaryjax.models.sharding import fetch, place_policies, place_rows
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.checkpoint import Checkpoints, restored, save_due
 from canaryjax.rl.metrics import Log, MetricLog
@@ -80,14 +81,15 @@ def train_policies(
     fresh = _new_state(recipe, model, initial_adapter, learned, keys_p)
     state = restored(checkpoints, fresh, len(batches))
     prompts = jax.tree.map(jnp.asarray, prompts)  # moved to the device once
+    state, prompts, keys_p = place_policies(model, (state, prompts, keys_p))
     advance = _advance_with(rewards, model, reference_adapter, prompts, recipe, keys_p)
     metrics = MetricLog(log, "ppo" if isinstance(settings, PPOSettings) else "grpo", log_every)
-    for step in range(int(state.step[0]), len(batches)):
-        state, out = advance(step, state, batches[step])
+    for step in range(int(fetch(state.step)[0]), len(batches)):
+        state, out = advance(step, state, place_rows(model, batches[step]))
         metrics.add(step, out)
         save_due(checkpoints, metrics, state, step + 1, len(batches))
     metrics.flush()
-    result = {"valid": np.asarray(state.valid), "steps": len(batches), "prompts_left_out": left_out}
+    result = {"valid": fetch(state.valid), "steps": len(batches), "prompts_left_out": left_out}
     return policy_adapters(state.params), result | {"seconds": time.perf_counter() - started}
 
 
@@ -127,17 +129,18 @@ def _new_state(
 def _advance_with(rewards, model, reference, prompts, recipe, keys_p):
     """`advance(step, state, index_pb) -> (state, metrics)` for the given source of rewards."""
     if isinstance(rewards, RewardModel):
-        program = model_reward_step(recipe)
+        program, rewards = model_reward_step(recipe), place_policies(model, rewards)
         return lambda step, state, index: program(model, reference, rewards, state, prompts, index, keys_p)
     rollout_program, update_program = host_reward_programs(recipe)
 
     def advance(step, state, index):
         rollout = rollout_program(model, state, prompts, index, keys_p)
-        ids, mask = jax.device_get((rollout.ids_pbgt, rollout.completion_mask_pbgt))
-        given = np.asarray(rewards(step, index, ids, mask))
+        rows, ids, mask = fetch((index, rollout.ids_pbgt, rollout.completion_mask_pbgt))
+        given = np.asarray(rewards(step, rows, ids, mask))
         fitting = given.shape == ids.shape[:3] and np.issubdtype(given.dtype, np.floating)
         found = f"{given.dtype} {given.shape}"
         require(fitting, f"floating rewards of shape {ids.shape[:3]}", found, "return one number a completion")
-        return update_program(model, reference, state, prompts, index, rollout, given.astype(np.float32), keys_p)
+        given = place_rows(model, given.astype(np.float32))
+        return update_program(model, reference, state, prompts, index, rollout, given, keys_p)
 
     return advance

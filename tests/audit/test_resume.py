@@ -71,7 +71,8 @@ def opening(base_config, tiny_model, examples, run):
         notes = Notes()
         section = base_config.study.model_copy(update={"policies_per_chunk": policies_per_chunk})
         config = base_config.model_copy(update={"study": section})
-        return open_study(config, tiny_model.config, examples, run, resume, notes), notes.said
+        size, _ = open_study(config, tiny_model.config, examples, run, resume, notes)
+        return size, notes.said
 
     return open_it
 
