@@ -138,10 +138,15 @@ class GRPOConfig(PolicySection):
                 f"found {self.generation_batch_size}"
             )
         updates = self.generation_batch_size // update * self.updates_per_rollout
+        once = "updates_per_rollout=1 and train_batch_size * grad_accumulation to generation_batch_size"
         if self.top_p < 1.0 and updates > 1:  # the filter is not part of the law in training: no old log-probs
             raise ValueError(
-                f"expected top_p=1 with {updates} updates a rollout, found {self.top_p}; set top_p=1, or "
-                "updates_per_rollout=1 and train_batch_size * grad_accumulation to generation_batch_size"
+                f"expected top_p=1 with {updates} updates a rollout, found {self.top_p}; set top_p=1, or {once}"
+            )
+        if self.lora.dropout > 0 and updates > 1:
+            raise ValueError(
+                f"expected lora.dropout=0 with {updates} updates a rollout, found {self.lora.dropout}; the ratio of "
+                f"new to old log-probs would hold its noise: set it to 0, or {once}"
             )
         return self
 

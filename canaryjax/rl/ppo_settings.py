@@ -4,7 +4,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from canaryjax.rl.settings import AdapterSettings, OptimizerSettings, require, require_count, require_finite
+from canaryjax.rl.settings import (
+    NO_DROPOUT,
+    AdapterSettings,
+    OptimizerSettings,
+    require,
+    require_count,
+    require_finite,
+)
 
 RewardKl = Literal["k1", "k2", "k3"]
 
@@ -95,8 +102,8 @@ class PPOSettings:
         for name in ("train_batch_size", "rollout_forward_batch_size"):
             size, samples = getattr(self, name), self.samples_per_prompt
             require(size % samples == 0, f"{name} a multiple of samples_per_prompt={samples}", size, NO_SPLIT)
-        usable = 0 < self.temperature < math.inf
-        require(usable, "temperature above 0", self.temperature, "sampling greedily teaches nothing: raise it")
+        usable = 1e-3 <= self.temperature <= 1e3
+        require(usable, "temperature in [0.001, 1000]", self.temperature, "sampling greedily teaches nothing: raise it")
         require(self.kl in REWARD_KLS, f"kl among {REWARD_KLS}", self.kl, "choose one of them")
         for name in ("kl_coefficient", "missing_eos_penalty", "value_coefficient"):
             require_finite(name, getattr(self, name), 0.0)
@@ -133,5 +140,4 @@ class PPOSettings:
         return self.mini_batches * self.ppo_epochs
 
 
-NO_DROPOUT = "the ratio of new to old log-probs would hold its noise: set it to 0"
 NO_SPLIT = "the completions of a prompt are never split over passes: change one of them"

@@ -152,7 +152,7 @@ class GRPOSettings:
       loss_normalisation: See `canaryjax.rl.grpo`.
       missing_eos_penalty: Taken from the reward of a completion that did not end.
       remat: Recompute layers in the backward pass.
-      adapter, optimizer: Their settings.
+      adapter, optimizer: Their settings; several updates a rollout refuse dropout.
     """
 
     generation_batch_size: int = 32
@@ -201,6 +201,8 @@ class GRPOSettings:
             self.top_p,
             "set top_p to 1, or train_batch_size * grad_accumulation to generation_batch_size",
         )
+        if self.updates_per_step > 1:
+            require(self.adapter.dropout == 0, "adapter dropout 0 with old log-probs", self.adapter.dropout, NO_DROPOUT)
         known = self.loss_normalisation in LOSS_NORMALISATIONS
         require(known, f"loss_normalisation among {LOSS_NORMALISATIONS}", self.loss_normalisation, "choose one of them")
         for name in ("kl_coefficient", "missing_eos_penalty", "clip_high"):
@@ -226,6 +228,7 @@ class GRPOSettings:
         return per_pass * self.updates_per_rollout
 
 
+NO_DROPOUT = "the ratio of new to old log-probs would hold its noise: set it to 0"
 NO_GROUP = "one completion has no group to be compared with: raise num_generations"
 NO_SPLIT = "a group is never split over passes: change train_batch_size"
 

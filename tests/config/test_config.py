@@ -207,7 +207,7 @@ PPO_RANGES = {
     "policy.grad_accumulation": (0, 1, 3),
     "policy.mini_batches": (0, 1, 3),
     "policy.ppo_epochs": (0, 1, 3),
-    "policy.temperature": (0.0, 0.7),
+    "policy.temperature": (0.0, 9e-4, 1e-3, 0.7, 1e3, 1e4),
     "policy.kl_coefficient": (-1.0, 0.0, 0.1),
     "policy.kl": ("k1", "k2", "k3", "k3_weighted"),
     "policy.clip_range": (-0.1, 0.0, 0.2, 1.0, 1.1),
@@ -253,6 +253,13 @@ def test_a_top_p_below_one_takes_one_update_a_rollout():
     assert load_config("quick", ["policy.top_p=0.9"]).policy.top_p == 0.9
     with pytest.raises(UserError, match=r"'policy': expected top_p=1 with 2 updates a rollout, found 0\.9"):
         load_config("quick", ["policy.top_p=0.9", "policy.updates_per_rollout=2"])
+
+
+def test_dropout_takes_one_update_a_rollout():
+    # Old log-probs are without it, so a ratio would hold the noise of what was dropped, and the clip would act on it.
+    assert load_config("quick", ["policy.lora.dropout=0.1"]).policy.lora.dropout == 0.1
+    with pytest.raises(UserError, match=r"'policy': expected lora.dropout=0 with 2 updates a rollout, found 0\.1"):
+        load_config("quick", ["policy.lora.dropout=0.1", "policy.updates_per_rollout=2"])
 
 
 def test_a_large_bias_needs_leave():

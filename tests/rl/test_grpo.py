@@ -10,7 +10,7 @@ import pytest
 from canaryjax.errors import UserError
 from canaryjax.rl.accumulation import sum_passes
 from canaryjax.rl.grpo import finish_grpo, grpo_loss, grpo_sums
-from canaryjax.rl.settings import GRPOSettings
+from canaryjax.rl.settings import AdapterSettings, GRPOSettings
 
 PLAIN = GRPOSettings(
     generation_batch_size=2, train_batch_size=2, num_generations=2, max_completion_length=5, kl_coefficient=0.0
@@ -126,6 +126,7 @@ def test_one_pass_of_two_rows_equals_two_passes_of_one(normalisation):
         ({"kl_coefficient": float("nan")}, "kl_coefficient"),
         ({"dual_clip": 0.9}, "dual_clip"),
         ({"generation_batch_size": 4, "top_p": 0.9}, "top_p"),
+        ({"updates_per_rollout": 2, "adapter": AdapterSettings(dropout=0.1)}, "dropout 0 with old log-probs"),
     ],
 )
 def test_settings_refuse(changes, message):
