@@ -18,6 +18,7 @@ from canaryjax.rl.ppo_settings import PPOSettings
 from canaryjax.rl.ppo_step import PPOParams, update_ppo
 from canaryjax.rl.programs import once
 from canaryjax.rl.rollout import PromptRows, Recipe, model_rewards, roll_out, take_prompts
+from canaryjax.rl.samples import Written
 
 
 def policy_adapters(params_p: Any) -> Adapter:
@@ -56,7 +57,8 @@ def update_policies(
 
 @once  # one compiled program for all chunks of a study
 def model_reward_step(recipe: Recipe):
-    """`step(model, reference, reward_models_p, state, prompts, index_pb, keys_p)`: one step; donates the state."""
+    """`step(model, reference, reward_models_p, state, prompts, index_pb, keys_p)`: one step, donating the state; gives
+    the new one, metrics and what was `Written`."""
 
     @functools.partial(jax.jit, donate_argnums=(3,))
     def step(model, reference, reward_models_p, state, prompts, index_pb, keys_p):
@@ -66,7 +68,8 @@ def model_reward_step(recipe: Recipe):
         with jax.named_scope("reward"):
             rewards = model_rewards(model, reward_models_p, chosen, rollout, recipe.eos_ids[0])
         with jax.named_scope("update"):
-            return update_policies(model, reference, state, chosen, rollout, rewards, keys_p, recipe)
+            state, metrics = update_policies(model, reference, state, chosen, rollout, rewards, keys_p, recipe)
+        return state, metrics, Written(rollout.ids_pbgt, rollout.completion_mask_pbgt, rewards)
 
     return step
 

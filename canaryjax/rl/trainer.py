@@ -20,7 +20,9 @@ from canaryjax.rl.ppo_settings import PPOSettings
 from canaryjax.rl.ppo_step import PPOParams
 from canaryjax.rl.reward_model import RewardModel, new_adapter
 from canaryjax.rl.rollout import INIT, VALUE, PromptRows, Recipe
+from canaryjax.rl.samples import Sampling, Written
 from canaryjax.rl.settings import GRPOSettings, require
+from canaryjax.rl.step_profile import StepProfile
 from canaryjax.rl.train_step import host_reward_programs, model_reward_step, policy_adapters
 from canaryjax.rl.value_model import init_value_model
 
@@ -41,6 +43,8 @@ def train_policies(
     reference_adapter: Adapter | None = None,
     checkpoints: Checkpoints | None = None,
     log_every: int = 8,
+    sampling: Sampling | None = None,
+    profile: StepProfile | None = None,
 ) -> tuple[Adapter, dict]:
     """Trains one policy for each key with GRPO or PPO, all in one program.
 
@@ -64,6 +68,8 @@ def train_policies(
       checkpoints: Keeps the state now and then; a run that goes on from what it kept ends bit for bit as one that
         was never stopped. A host's rewards that carry a state of their own are its keeper's to keep too.
       log_every: Steps between transfers of metrics from the device.
+      sampling: Shown some of the completions that steps are made of; nothing is sampled for it.
+      profile: Traces a few of the steps.
 
     Returns:
       Adapters stacked over policies, and `valid` (NumPy bool `[p]`; False where a loss or gradient was not finite, or a
@@ -84,9 +90,16 @@ def train_policies(
     state, prompts, keys_p = place_policies(model, (state, prompts, keys_p))
     advance = _advance_with(rewards, model, reference_adapter, prompts, recipe, keys_p)
     metrics = MetricLog(log, "ppo" if isinstance(settings, PPOSettings) else "grpo", log_every)
-    for step in range(int(fetch(state.step)[0]), len(batches)):
-        state, out = advance(step, state, place_rows(model, batches[step]))
+
+    def finish():
+        jax.block_until_ready(state)  # the newest
+
+    left = range(int(fetch(state.step)[0]), len(batches))
+    for step in left if profile is None else profile.follow(left, finish):
+        state, out, written = advance(step, state, place_rows(model, batches[step]))
         metrics.add(step, out)
+        if sampling is not None:
+            sampling.show(step, len(batches), batches[step], written)
         save_due(checkpoints, metrics, state, step + 1, len(batches))
     metrics.flush()
     result = {"valid": fetch(state.valid), "steps": len(batches), "prompts_left_out": left_out}
@@ -127,7 +140,7 @@ def _new_state(
 
 
 def _advance_with(rewards, model, reference, prompts, recipe, keys_p):
-    """`advance(step, state, index_pb) -> (state, metrics)` for the given source of rewards."""
+    """`advance(step, state, index_pb) -> (state, metrics, Written)` for the given source of rewards."""
     if isinstance(rewards, RewardModel):
         program, rewards = model_reward_step(recipe), place_policies(model, rewards)
         return lambda step, state, index: program(model, reference, rewards, state, prompts, index, keys_p)
@@ -141,6 +154,7 @@ def _advance_with(rewards, model, reference, prompts, recipe, keys_p):
         found = f"{given.dtype} {given.shape}"
         require(fitting, f"floating rewards of shape {ids.shape[:3]}", found, "return one number a completion")
         given = place_rows(model, given.astype(np.float32))
-        return update_program(model, reference, state, prompts, index, rollout, given, keys_p)
+        state, out = update_program(model, reference, state, prompts, index, rollout, given, keys_p)
+        return state, out, Written(rollout.ids_pbgt, rollout.completion_mask_pbgt, given)
 
     return advance
