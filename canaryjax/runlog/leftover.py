@@ -6,7 +6,7 @@ from pathlib import Path
 from canaryjax.errors import UserError
 
 TEMPORARY = ".*.tmp"  # what `replacing` and `weights.atomic.new_directory` write before it is whole
-FOLDERS = {"trials", "data", "figures", "adapters", "warm_start", "checkpoints"}
+FOLDERS = {"trials", "data", "figures", "adapters", "warm_start", "checkpoints", "tensorboard", "wandb"}
 FILES = {".json", ".jsonl", ".parquet", ".yaml", ".html"}  # suffixes
 
 

@@ -1,0 +1,112 @@
+"""The rows of metrics.jsonl once more in the trackers that `output.report_to` names, each row once, resumed or not."""
+
+import contextlib
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from canaryjax.runlog.directory import RunDirectory
+from canaryjax.runlog.trackers import TRACKERS, Place, TensorBoard, Tracker
+
+REPORTED = "reported.json"
+KEYS = ("trial", "stage", "step", "updates", "non_finite")  # of a row: what is not a metric
+
+
+def series(row: Mapping[str, Any]) -> tuple[str, str, int, dict[str, float]]:
+    """Where a row of metrics.jsonl belongs: policy, stage, update and its numbers; null and text are left out.
+
+    >>> series({"trial": 3, "stage": "grpo", "step": 17, "kl": 0.5, "valid": True, "reward_mean": None})
+    ('trial-0003', 'grpo', 17, {'kl': 0.5, 'valid': 1.0})
+    """
+    policy = f"trial-{row['trial']:04d}" if "trial" in row else "base"  # the warm start is nobody's
+    step = row.get("step", row.get("updates"))
+    values = {name: float(x) for name, x in row.items() if name not in KEYS and isinstance(x, (bool, int, float))}
+    return policy, str(row["stage"]), int(step or 0), values
+
+
+class Mirror:
+    """Passes rows on to trackers; one that fails is told of and left out, since metrics.jsonl has every row."""
+
+    def __init__(self, trackers: dict[str, Tracker], reported: Mapping[str, int], tell: Callable[[str], None]) -> None:
+        """Takes trackers by name, the last update that services had of each series before, and where to tell."""
+        self._trackers, self._reported, self._tell = trackers, reported, tell
+        self._policies: set[str] = set()
+        self._lock = threading.Lock()  # chunks side by side log from threads of their own
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Mirrors a row, unless a service had it before the run was stopped."""
+        policy, stage, step, values = series(row)
+        old = step <= self._reported.get(f"{policy} {stage}", -1)
+        with self._lock:
+            self._policies.add(policy)
+            for name in list(self._trackers):
+                if not (old and name != "tensorboard"):  # its files are made anew when a run is resumed
+                    self._call(name, "add", policy, stage, step, values)
+
+    def finish(self, trials: Sequence[int]) -> None:
+        """Ends the runs of policies whose training is over."""
+        self._finish({f"trial-{trial:04d}" for trial in trials})
+
+    def close(self) -> None:
+        """Ends all that is open."""
+        self._finish(set(self._policies))
+
+    def _finish(self, policies: set[str]) -> None:
+        with self._lock:
+            for policy in sorted(policies & self._policies):
+                self._policies.remove(policy)
+                for name in list(self._trackers):
+                    self._call(name, "finish", policy)
+
+    def _call(self, name: str, method: str, *args: Any) -> None:
+        try:
+            getattr(self._trackers[name], method)(*args)
+        except Exception as error:  # a disk, a network, a library: none of them is worth the training
+            del self._trackers[name]
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            self._tell(f"{name} gets no more metrics ({why}); metrics.jsonl has them all")
+
+
+@contextlib.contextmanager
+def mirroring(
+    names: Sequence[str],
+    run_dir: RunDirectory,
+    before: Sequence[Mapping[str, Any]],
+    kept: Sequence[Mapping[str, Any]],
+    tell: Callable[[str], None],
+) -> Iterator[Mirror]:
+    """A mirror of the rows that are logged inside the block.
+
+    A service keeps what it was sent, so a resumed run skips the updates that it logged before: training comes by the
+    same numbers again. TensorBoard's files are the run's own, and are made anew from the rows that it keeps.
+
+    Args:
+      names: Of `output.report_to`; libraries that `check_trackers` has found.
+      run_dir: The run.
+      before: The rows that an earlier call of the run has logged, those to be dropped too.
+      kept: Those of them that stay.
+      tell: Called with a line where a tracker fails.
+    """
+    reported: dict[str, int] = {}
+    token = ""
+    if names:
+        old = run_dir.read_json(REPORTED) if (run_dir.path / REPORTED).is_file() else {}
+        token, reported = old.get("token") or secrets.token_hex(4), dict(old.get("updates", {}))
+        for row in before:
+            policy, stage, step, _ = series(row)
+            reported[f"{policy} {stage}"] = max(step, reported.get(f"{policy} {stage}", -1))
+        # Before the rows are dropped: a run that is stopped twice shall still know what was sent at first.
+        run_dir.write_json(REPORTED, {"token": token, "updates": reported})
+    mirror = Mirror({name: TRACKERS[name](Place(run_dir.path, token)) for name in names}, reported, tell)
+    if "tensorboard" in names:
+        shutil.rmtree(run_dir.path / TensorBoard.FOLDER, ignore_errors=True)
+        replay = Mirror({"tensorboard": TensorBoard(Place(run_dir.path, token))}, {}, tell)
+        for row in kept:
+            replay.add(row)
+        replay.close()
+    try:
+        yield mirror
+    finally:
+        mirror.close()
