@@ -2,6 +2,7 @@
 
 import gc
 import os
+import struct
 import sys
 import tempfile
 from collections.abc import Callable
@@ -31,6 +32,28 @@ def simulated() -> Callable[[int], dict[str, str]]:
         return os.environ | {"XLA_FLAGS": words, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 
     return environment
+
+
+@pytest.fixture(scope="session")
+def scalars() -> Callable[[Path], list]:
+    """From a folder of TensorBoard's event files to their scalars: [tag, step, value], sorted.
+
+    Read from their bytes: length, checksum, record, checksum.
+    """
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
+
+    def read(folder: Path) -> list:
+        found = []
+        for file in sorted(folder.glob("events.out.tfevents.*")):
+            data = file.read_bytes()
+            while data:
+                (length,) = struct.unpack("<Q", data[:8])
+                event = event_pb2.Event.FromString(data[12 : 12 + length])
+                found += [[value.tag, event.step, value.simple_value] for value in event.summary.value]
+                data = data[16 + length :]
+        return sorted(found)
+
+    return read
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -159,25 +159,9 @@ def test_a_missing_library_names_its_extra(name, monkeypatch):
         check_trackers((name,))
 
 
-def events(folder: Path):
-    """Scalars of all event files in a folder, read from their bytes: length, checksum, record, checksum."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    found = []
-    for file in sorted(folder.glob("events.out.tfevents.*")):
-        data = file.read_bytes()
-        while data:
-            (length,) = struct.unpack("<Q", data[:8])
-            event = Event.FromString(data[12 : 12 + length])
-            found += [[value.tag, event.step, value.simple_value] for value in event.summary.value]
-            data = data[16 + length :]
-    return sorted(found)
-
-
 @pytest.fixture
-def tensorboard():
-    pytest.importorskip("tensorboardX")
-    return lambda run: {path.name: events(path) for path in (run.path / "tensorboard").iterdir()}
+def tensorboard(scalars):
+    return lambda run: {path.name: scalars(path) for path in (run.path / "tensorboard").iterdir()}
 
 
 def test_tensorboard_reads_back_what_was_logged(run, tensorboard):

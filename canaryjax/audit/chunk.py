@@ -32,6 +32,7 @@ from canaryjax.audit.training import (
     reward_settings,
     trial_keys,
 )
+from canaryjax.audit.training_log import TrainingLog, sampling_into
 from canaryjax.audit.trial import Trial
 from canaryjax.audit.utility import measure_utility
 from canaryjax.config import AuditConfig
@@ -42,6 +43,7 @@ from canaryjax.rl.metrics import Log
 from canaryjax.rl.reward_model import RewardModel
 from canaryjax.rl.reward_training import train_reward_models
 from canaryjax.rl.rollout import PromptRows
+from canaryjax.rl.step_profile import StepProfile
 from canaryjax.rl.trainer import train_policies
 
 
@@ -60,27 +62,6 @@ class Finished:
     adapter: Adapter
 
 
-class TrainingLog:
-    """Passes training metrics on under trial numbers, and keeps what a record sums up."""
-
-    def __init__(self, trials: Sequence[Trial], log: Log, algorithm: str):
-        self._trials, self._log, self._algorithm = [trial.trial for trial in trials], log, algorithm
-        self.rows: list[list[dict]] = [[] for _ in trials]
-
-    def __call__(self, row: dict) -> None:
-        policy = row["policy"]
-        if policy >= len(self._trials):  # a copy that fills up the chunk
-            return
-        self.rows[policy].append(row)
-        self._log({"trial": self._trials[policy]} | {k: v for k, v in row.items() if k != "policy"})
-
-    def final(self, policy: int, name: str) -> float | None:
-        """Mean of a policy metric over the last quarter of its steps."""
-        steps = [row.get(name) for row in self.rows[policy] if row["stage"] == self._algorithm]
-        values = [v for v in steps[-max(1, len(steps) // 4) :] if v is not None]
-        return float(np.mean(values)) if values else None
-
-
 def run_chunk(
     config: AuditConfig,
     base: Base,
@@ -90,6 +71,7 @@ def run_chunk(
     log: Log,
     checkpoints: ChunkCheckpoints,
     at_once: int = 1,
+    profile: StepProfile | None = None,
 ) -> list[Finished]:
     """Trains and measures the policies of a chunk together.
 
@@ -99,9 +81,10 @@ def run_chunk(
       arm: Of all the trials.
       trials: The chunk.
       lengths: Padded prompt lengths of the study, by arm.
-      log: Called with training metrics, one record a logged step and policy.
+      log: Called with training metrics, one record a logged step and policy, and with samples.
       checkpoints: Keep the training of this chunk; what they hold of it already is not done again.
       at_once: Chunks that run side by side; for the timings alone.
+      profile: Traces a few steps of the policies' training.
 
     Returns:
       One result a trial, in order.
@@ -110,7 +93,7 @@ def run_chunk(
     # Devices that share policies take equally many: the last one is repeated, and nothing of its copies is kept.
     filled = [*trials, *[trials[-1]] * (-len(trials) % axis_size(base.params, "policy"))]
     training = TrainingLog(trials, log, config.policy.algorithm)
-    trained = _train(config, base, arm, filled, lengths, training, checkpoints, watch)
+    trained = _train(config, base, arm, filled, lengths, training, checkpoints, watch, profile)
     measured = _measure(config, base, filled, trained, lengths["violating"], watch)
     finished = []
     for p, trial in enumerate(trials):
@@ -162,6 +145,7 @@ def _train(
     training: TrainingLog,
     checkpoints: ChunkCheckpoints,
     watch: Stopwatch,
+    profile: StepProfile | None,
 ) -> _Trained:
     logs = _service_logs(config, base, trials, lengths["violating"], checkpoints, watch)
     rows = reward_rows(config, arm, trials, logs, base.tokenizer, reward_prompt_length(config, arm, lengths))
@@ -186,6 +170,8 @@ def _train(
         eos_ids=base.tokenizer.eos_ids,
         checkpoints=stage,
         log_every=config.output.log_every,
+        sampling=sampling_into(stage.log, config, arm, trials, base.tokenizer),
+        profile=profile,
     )
     watch.lap("policies")
     return _Trained(logs, rewards, rm_result, prompts, adapters, rl_result, training)

@@ -19,6 +19,7 @@ from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
 from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_record, write_parquet
 from canaryjax.audit.stopwatch import Stopwatch
 from canaryjax.audit.training import policy_settings, reward_settings
+from canaryjax.audit.training_log import METRICS, StudyLog, logging_to, write_rows
 from canaryjax.audit.workers import run_from_both_ends
 from canaryjax.canaries.eval_files import write_eval_files
 from canaryjax.config import AuditConfig, config_hash
@@ -29,14 +30,13 @@ from canaryjax.errors import UserError
 from canaryjax.models.lora import concatenate_adapters
 from canaryjax.models.mesh import mesh_of
 from canaryjax.models.sharding import place_base
-from canaryjax.rl.metrics import Log
+from canaryjax.rl.step_profile import StepProfile
 from canaryjax.runlog import Progress, RunDirectory, file_digests
-from canaryjax.runlog.files import encode
+from canaryjax.runlog.trackers import check_trackers
 from canaryjax.weights.checkpoint import LoadedModel
 from canaryjax.weights.peft import load_adapter, save_adapter
 
 WARM_START = "warm_start"
-METRICS = "metrics.jsonl"
 BASE = "base.json"
 BASE_REMEDY = "remove it, and --resume writes it again"
 EVAL_FILES = ("data/eval_clean.jsonl", "data/eval_trigger.jsonl")
@@ -48,7 +48,13 @@ UNLABELLED = (
 )
 
 
-def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress: Progress) -> dict[str, Any]:
+def run_study(
+    config: AuditConfig,
+    run_dir: RunDirectory,
+    resume: bool,
+    progress: Progress,
+    profile: StepProfile | None = None,
+) -> dict[str, Any]:
     """Runs every trial that has no record yet, and sums the study up.
 
     A trial's record is written whole when its chunk is done, and step checkpoints of its training before that, so a
@@ -60,12 +66,14 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
       run_dir: Where it is kept.
       resume: Whether earlier records count.
       progress: Told about stages and policies.
+      profile: Traces a few steps; chunks then run one after another, so that there is nothing else in the trace.
 
     Returns:
       The report's values, as in `report.json`.
     """
     reward_settings(config)  # what the trainers refuse is said before anything is run
     policy_settings(config)
+    check_trackers(config.output.report_to)
     progress.stage("model and documents")
     model = load_base(config)
     examples = load_examples(config.data, config.study.seed, generate_examples)
@@ -81,18 +89,20 @@ def run_study(config: AuditConfig, run_dir: RunDirectory, resume: bool, progress
         if resume:
             if warm_examples:
                 _check_warm_start(run_dir)
-            _drop_stale_metrics(run_dir, chunks)
             _drop_stale_checkpoints(run_dir, chunks)
         assert model.tokenizer is not None
         check_texts([*warm_examples, *examples], model.tokenizer, model.config.vocab_size)
         first = planned[0][0]  # whose pairs are the run's evaluation files
         prepared = prepare_trials(config, [first, *(a for c in chunks for a in c)], examples, model.tokenizer)
-        base = _base(config, _laid_out(model, mesh), warm_examples, run_dir, resume, progress)
-        base = _laid_out(base, mesh)  # a warm start made new arrays
-        run_dir.write_sealed(BASE, base.record)
-        if _lacks(run_dir, *EVAL_FILES):
-            _write_first_pairs(run_dir, prepared.trials[first.trial])
-        _run_chunks(config, run_dir, base, prepared, chunks, len(assignments), progress)
+        again = [a.trial for chunk in chunks for a in chunk]
+        warm = (run_dir.path / WARM_START).is_dir()
+        with logging_to(run_dir, config.output.report_to, again, warm, progress.note) as log:
+            base = _base(config, _laid_out(model, mesh), warm_examples, run_dir, resume, progress, log)
+            base = _laid_out(base, mesh)  # a warm start made new arrays
+            run_dir.write_sealed(BASE, base.record)
+            if _lacks(run_dir, *EVAL_FILES):
+                _write_first_pairs(run_dir, prepared.trials[first.trial])
+            _run_chunks(config, run_dir, base, prepared, chunks, len(assignments), progress, log, profile)
     shutil.rmtree(run_dir.path / CHECKPOINTS, ignore_errors=True)  # empty, or of chunks that a stop has left finished
     progress.stage("statistics")
     if _lacks(run_dir, METRICS):
@@ -119,6 +129,7 @@ def _base(
     run_dir: RunDirectory,
     resume: bool,
     progress: Progress,
+    log: StudyLog,
 ) -> Base:
     """The base, its warm start kept in the run: a resumed run must not train another."""
     if not examples:
@@ -128,17 +139,23 @@ def _base(
         base = warm_start(config, model, examples, None, load_adapter(model, folder))
     else:
         progress.stage("warm start")
-        base = _train_warm_start(config, model, examples, run_dir, progress)
+        base = _train_warm_start(config, model, examples, run_dir, progress, log)
     return dataclasses.replace(base, record=base.record | {"warm_start_sha256": _warm_start_digests(run_dir)})
 
 
 def _train_warm_start(
-    config: AuditConfig, model: LoadedModel, examples: Sequence[Example], run_dir: RunDirectory, progress: Progress
+    config: AuditConfig,
+    model: LoadedModel,
+    examples: Sequence[Example],
+    run_dir: RunDirectory,
+    progress: Progress,
+    log: StudyLog,
 ) -> Base:
     with _checkpoints(config, run_dir, WARM_START, "warm start", progress) as checkpoints:
-        stage = checkpoints.stage("updates", "update", _metrics(run_dir), Stopwatch())
+        stage = checkpoints.stage("updates", "update", log, Stopwatch())
         base = warm_start(config, model, examples, stage)
         assert base.warm_adapter is not None
+        log.finish([None])
         with run_dir.telling():
             save_adapter(base.warm_adapter, run_dir.path / WARM_START)
         checkpoints.discard()
@@ -175,9 +192,12 @@ def _run_chunks(
     chunks: Sequence[Sequence[Assignment]],
     policies: int,
     progress: Progress,
+    log: StudyLog,
+    profile: StepProfile | None,
 ) -> None:
     # On a mesh programs wait for each other's devices, so all devices must be given them in one order.
-    at_once = choose_chunks_at_once(base.params.config) if mesh_of(base.params) is None else 1
+    alone = mesh_of(base.params) is not None or profile is not None
+    at_once = 1 if alone else choose_chunks_at_once(base.params.config)
     progress.stage("policies", policies, done=policies - sum(map(len, chunks)), compiling=at_once)
 
     def run(chunk: Sequence[Assignment]) -> None:
@@ -185,8 +205,9 @@ def _run_chunks(
         who = ", ".join(f"trial {a.trial}" for a in chunk)
         with _checkpoints(config, run_dir, _folder(chunk), who, progress) as checkpoints:
             finished = run_chunk(
-                config, base, chunk[0].arm, trials, prepared.lengths, _metrics(run_dir), checkpoints, at_once
+                config, base, chunk[0].arm, trials, prepared.lengths, log, checkpoints, at_once, profile
             )
+            log.finish([a.trial for a in chunk])
             for result in finished:
                 _keep(config, run_dir, base, result)
             checkpoints.discard()
@@ -195,17 +216,6 @@ def _run_chunks(
         progress.advance(len(finished), who)
 
     run_from_both_ends(chunks, run, at_once)
-
-
-def _drop_stale_metrics(run_dir: RunDirectory, chunks: Sequence[Sequence[Assignment]]) -> None:
-    """Takes out the rows of what is about to be trained again: a step would else stand in the log twice."""
-    again = [assignment.trial for chunk in chunks for assignment in chunk]
-    warm = (run_dir.path / WARM_START).is_dir()
-    rows = run_dir.read_jsonl(METRICS)
-    # The warm start's rows name no trial.
-    kept = [row for row in rows if (row["trial"] not in again if "trial" in row else warm)]
-    if len(kept) < len(rows):
-        _write_rows(run_dir, METRICS, kept)
 
 
 def _drop_stale_checkpoints(run_dir: RunDirectory, chunks: Sequence[Sequence[Assignment]]) -> None:
@@ -218,13 +228,6 @@ def _drop_stale_checkpoints(run_dir: RunDirectory, chunks: Sequence[Sequence[Ass
 
 def _folder(chunk: Sequence[Assignment]) -> str:
     return f"{chunk[0].trial:04d}"
-
-
-def _metrics(run_dir: RunDirectory) -> Log:
-    def log(row: dict) -> None:
-        run_dir.append_jsonl(METRICS, row)
-
-    return log
 
 
 def _write_first_pairs(run_dir: RunDirectory, trial) -> None:
@@ -241,20 +244,16 @@ def _keep(config: AuditConfig, run_dir: RunDirectory, base: Base, result: Finish
     keep_record(run_dir, result.record, result.pair_rows, adapter)
 
 
-def _write_rows(run_dir: RunDirectory, name: str, rows: Sequence[dict]) -> None:
-    run_dir.write_bytes(name, b"".join(encode(row)[0] + b"\n" for row in rows))
-
-
 def _join(run_dir: RunDirectory, seed: int, assignments: Sequence[Assignment], records: Sequence[dict]) -> None:
     """Writes the scorer's rows without arms, then the join with them, and one table of all pairs (BC-50)."""
     scores = [{name: record[name] for name in UNLABELLED} for record in records]
-    _write_rows(run_dir, "scores.jsonl", scores)
+    write_rows(run_dir, "scores.jsonl", scores)
     joined = [
         {"trial": a.trial, "arm": a.arm, "seed": seed, "draw": a.draw}
         | {name: record[name] for name in ("scores", "rm_bias", "utility", "kl", "valid", "reason", "canary")}
         | {"timings": record["seconds"]}
         for a, record in zip(assignments, records, strict=True)
     ]
-    _write_rows(run_dir, "trials.jsonl", joined)
+    write_rows(run_dir, "trials.jsonl", joined)
     tables = [read_pairs(run_dir, record) for record in records]
     write_parquet(run_dir, "pairs.parquet", pa.concat_tables(tables))

@@ -37,12 +37,17 @@ def audit(
             "h200-141gb; default cpu-2core below half a billion parameters, else a100-40gb."
         ),
     ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a jax.profiler trace of a few warm policy steps there.")
+    ] = None,
 ) -> None:
     """Trains compliant and violating policies, scores them, and writes a report on how well they separate."""
     from canaryjax.config import load_config
 
     source, overrides = split_words(words or [])
     config = load_config(source, overrides)
+    if profile is not None:
+        _check_profile(profile, plan)
     if plan:
         from canaryjax.cli.plan import print_plan
 
@@ -50,7 +55,7 @@ def audit(
         return
     run_dir = _open_run(config, out, resume)
     _current.update(run_dir=run_dir.path, words=words or [])
-    _run(config, run_dir, resume, source, overrides)
+    _run(config, run_dir, resume, source, overrides, profile)
 
 
 def split_words(words: list[str]) -> tuple[str, list[str]]:
@@ -111,18 +116,41 @@ def _open_run(config: "AuditConfig", out: Path | None, resume: bool) -> "RunDire
     return RunDirectory.resume(out, digest, text)
 
 
-def _run(config: "AuditConfig", run_dir: "RunDirectory", resume: bool, source: str, overrides: list[str]) -> None:
+def _check_profile(folder: Path, plan: bool) -> None:
+    """Raises UserError for a folder that no trace can be written to: better now than at the third step."""
+    if plan:
+        raise UserError("expected --profile without --plan, found both; a plan runs no step: leave one of them out")
+    try:
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        usable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    except OSError as error:  # a name that is too long, for one
+        raise UserError(f"expected a folder for --profile, found {folder}: {error.strerror}; give another") from error
+    if not usable:
+        what = "it may not be written to" if there.is_dir() else "it is a file"
+        raise UserError(f"expected a folder for --profile, found {there}: {what}; give another")
+
+
+def _run(
+    config: "AuditConfig",
+    run_dir: "RunDirectory",
+    resume: bool,
+    source: str,
+    overrides: list[str],
+    profile: Path | None,
+) -> None:
     from rich.console import Console
 
     from canaryjax.audit.study import run_study
     from canaryjax.cli.progress import watching
     from canaryjax.report import render_report, terminal_summary
+    from canaryjax.rl.step_profile import WARM, StepProfile
 
     console = Console()
     with watching(Console(stderr=True)) as progress:
         progress.note(f"run directory {run_dir.path}")
+        tracing = None if profile is None else StepProfile(profile, progress.note)
         try:
-            report = run_study(config, run_dir, resume, progress)
+            report = run_study(config, run_dir, resume, progress, tracing)
         except UserError as error:
             if not isinstance(error.__cause__, OSError):  # a full disk: to be taken up again with --resume
                 run_dir.discard_unused()
@@ -131,6 +159,8 @@ def _run(config: "AuditConfig", run_dir: "RunDirectory", resume: bool, source: s
             with contextlib.suppress(UserError):
                 run_dir.keep_time()
             raise
+        if tracing is not None and not tracing.written:
+            progress.note(f"no profile was written: no policy had more than {WARM} steps left to train")
         # The name of a config, never its folder: a report is for others to read.
         name = Path(source).name if os.path.isfile(source) else source
         report.setdefault("command", shlex.join(["bin/audit", name, *overrides]))

@@ -186,10 +186,22 @@ class EvaluationConfig(Section):
 
 
 class OutputConfig(Section):
-    """What a run directory keeps beside the report."""
+    """What a run directory keeps beside the report, and who gets the training metrics besides.
+
+    `log_every` and `sample_every` count policy steps; samples are taken at the first and the last step too, and
+    `sample_every: 0` takes none.
+    """
 
     save_adapters: bool = False
     log_every: Count = 8
+    sample_every: Annotated[int, Field(ge=0)] = 50
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
+
+    @model_validator(mode="after")
+    def _no_repeats(self):
+        if len(set(self.report_to)) < len(self.report_to):
+            raise ValueError(f"expected report_to to name no tracker twice, found {list(self.report_to)}")
+        return self
 
 
 class AuditConfig(Section):

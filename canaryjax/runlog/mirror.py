@@ -20,10 +20,14 @@ def series(row: Mapping[str, Any]) -> tuple[str, str, int, dict[str, float]]:
     >>> series({"trial": 3, "stage": "grpo", "step": 17, "kl": 0.5, "valid": True, "reward_mean": None})
     ('trial-0003', 'grpo', 17, {'kl': 0.5, 'valid': 1.0})
     """
-    policy = f"trial-{row['trial']:04d}" if "trial" in row else "base"  # the warm start is nobody's
     step = row.get("step", row.get("updates"))
     values = {name: float(x) for name, x in row.items() if name not in KEYS and isinstance(x, (bool, int, float))}
-    return policy, str(row["stage"]), int(step or 0), values
+    return policy_name(row.get("trial")), str(row["stage"]), int(step or 0), values
+
+
+def policy_name(trial: int | None) -> str:
+    """What a trial's policy is called in trackers; None is the base, which the warm start's rows are of."""
+    return "base" if trial is None else f"trial-{trial:04d}"
 
 
 class Mirror:
@@ -45,9 +49,9 @@ class Mirror:
                 if not (old and name != "tensorboard"):  # its files are made anew when a run is resumed
                     self._call(name, "add", policy, stage, step, values)
 
-    def finish(self, trials: Sequence[int]) -> None:
-        """Ends the runs of policies whose training is over."""
-        self._finish({f"trial-{trial:04d}" for trial in trials})
+    def finish(self, trials: Sequence[int | None]) -> None:
+        """Ends the runs of policies whose training is over; None is the base."""
+        self._finish({policy_name(trial) for trial in trials})
 
     def close(self) -> None:
         """Ends all that is open."""

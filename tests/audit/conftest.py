@@ -2,8 +2,10 @@
 
 import dataclasses
 import itertools
+import json
 
 import jax
+import numpy as np
 import pytest
 
 from canaryjax.audit.trial import study_sizes
@@ -27,6 +29,24 @@ SMALL = (
     "evaluation.noise_floor_pairs=2",
     "evaluation.utility_examples=3",
 )
+
+
+@pytest.fixture(scope="session")
+def mirrored(scalars):
+    """From a run directory to the scalars that TensorBoard has of it, and those that its metrics.jsonl holds."""
+
+    def both(path):
+        wanted = {}
+        for row in map(json.loads, (path / "metrics.jsonl").read_text("utf-8").splitlines()):
+            policy, stage = f"trial-{row['trial']:04d}" if "trial" in row else "base", row["stage"]
+            step = row["step"] if "step" in row else row["updates"]
+            for name, value in row.items():
+                if name not in ("trial", "stage", "step", "updates", "non_finite") and value is not None:
+                    wanted.setdefault(policy, []).append([f"{stage}/{name}", step, float(np.float32(value))])
+        there = {folder.name: scalars(folder) for folder in (path / "tensorboard").iterdir()}
+        return there, {policy: sorted(rows) for policy, rows in wanted.items()}
+
+    return both
 
 
 @pytest.fixture(scope="session")

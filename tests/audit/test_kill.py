@@ -1,6 +1,7 @@
 """Kill -9 at any moment, then --resume: the study ends bit for bit as one that nobody touched."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import random
@@ -30,7 +31,11 @@ SMALL = (
     *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),
     *("evaluation.max_pairs=5", "evaluation.control_pairs=2", "evaluation.decoys=3", "evaluation.noise_floor_pairs=2"),
     *("evaluation.placebos_same_form=2", "evaluation.placebos_other_form=2", "evaluation.utility_examples=3"),
-    "output.save_adapters=true",
+    *(
+        "output.save_adapters=true",
+        "output.sample_every=2",
+    ),
+    *(["output.report_to=[tensorboard]"] if importlib.util.find_spec("tensorboardX") else []),
 )
 SEED = 20261130
 # A study is killed again and again before it may end, then the next: at the how manieth event of which kind after the
@@ -106,6 +111,8 @@ def outcome(path):
         plain = [{key: value for key, value in row.items() if key != timing} for row in rows]
         # Chunks side by side write their rows in turn: each trial's are in order, trials are not.
         found[name] = sorted(plain, key=lambda row: row.get("trial", -1))
+    samples = [json.loads(line) for line in (path / "samples.jsonl").read_text("utf-8").splitlines()]
+    found["samples.jsonl"] = sorted(samples, key=lambda row: row["trial"])
     return found
 
 
@@ -142,7 +149,7 @@ def check_end(path, whole):
     assert not [file.name for file in path.rglob("*") if "tmp" in file.name or file.name == "checkpoints"]
 
 
-def test_kills_at_twenty_moments_change_nothing(words, tmp_path):
+def test_kills_at_twenty_moments_change_nothing(words, tmp_path, request):
     said = tmp_path / "said"
     with Runner(writes=True) as runner:
         status, events = runner.run(said, [*words, "--out", str(tmp_path / "whole")])
@@ -162,6 +169,9 @@ def test_kills_at_twenty_moments_change_nothing(words, tmp_path):
         taken_up += said.read_text().count(": resuming at ")
         if status == 0:
             check_end(path, whole)
+            if importlib.util.find_spec("tensorboardX"):  # each row once there, too
+                there, wanted = request.getfixturevalue("mirrored")(path)
+                assert there == wanted
         return status, events
 
     with Runner(writes=False) as runner:

@@ -11,9 +11,9 @@ import jax
 import pytest
 
 from canaryjax.audit import study
-from canaryjax.audit.assignment import Assignment
 from canaryjax.audit.opening import open_study
 from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_record
+from canaryjax.audit.training_log import logging_to
 from canaryjax.embedded.tokenizer import EOS_ID, PAD_ID, save_tokenizer
 from canaryjax.errors import UserError
 from canaryjax.models.lora import init_adapter
@@ -46,11 +46,16 @@ def test_metrics_of_what_is_trained_again_leave_the_log(run, kept_warm_start):
     stale = [{"trial": trial, "stage": "reward_model", "step": 0} for trial in (1, 7)]
     for row in warm + stale[:1] + done + stale[1:]:
         run.append_jsonl("metrics.jsonl", row)
-    if kept_warm_start:
-        (run.path / study.WARM_START).mkdir()
+    for trial in (1, 4, 7):
+        run.append_jsonl("samples.jsonl", {"trial": trial, "step": 0, "completion": "FINAL:"})
     # Trial 7 ended before the stop, but its chunk is run again with trial 1: kept, its steps would stand there twice.
-    study._drop_stale_metrics(run, [[Assignment(1, "violating", 1), Assignment(7, "violating", 7)]])
+    with logging_to(run, (), [1, 7], kept_warm_start, print) as log:
+        log({"trial": 7, "stage": "sample", "step": 0, "completion": "again"})
     assert run.read_jsonl("metrics.jsonl") == (warm if kept_warm_start else []) + done
+    assert run.read_jsonl("samples.jsonl") == [
+        {"trial": 4, "step": 0, "completion": "FINAL:"},
+        {"trial": 7, "step": 0, "completion": "again"},
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """A whole study at the smallest size: run at once, and stopped after its first chunk and taken up again."""
 
 import dataclasses
+import importlib.util
 import json
 import shutil
 
@@ -23,7 +24,8 @@ SMALL = (
     *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),
     *("evaluation.max_pairs=5", "evaluation.control_pairs=2", "evaluation.decoys=3", "evaluation.noise_floor_pairs=2"),
     *("evaluation.placebos_same_form=2", "evaluation.placebos_other_form=2", "evaluation.utility_examples=3"),
-    "output.save_adapters=true",
+    *("output.save_adapters=true", "output.sample_every=2"),
+    *(["output.report_to=[tensorboard]"] if importlib.util.find_spec("tensorboardX") else []),
 )
 
 
@@ -81,9 +83,14 @@ def _metrics(path):
     return sorted(kept, key=lambda row: row.get("trial", -1))
 
 
+def _samples(path):
+    rows = [json.loads(line) for line in (path / "samples.jsonl").read_text("utf-8").splitlines()]
+    return sorted(rows, key=lambda row: (row["trial"], row["step"]))  # a prompt's completions stay in order
+
+
 def test_a_study_leaves_what_the_contract_names(whole):
     path, report = whole
-    for name in ("config.yaml", "scores.jsonl", "trials.jsonl", "pairs.parquet", "metrics.jsonl",
+    for name in ("config.yaml", "scores.jsonl", "trials.jsonl", "pairs.parquet", "metrics.jsonl", "samples.jsonl",
                  "data/eval_clean.jsonl", "data/eval_trigger.jsonl"):  # fmt: skip
         assert (path / name).is_file(), name
     assert sorted(p.name for p in (path / "adapters").iterdir()) == ["trial-0000", "trial-0001"]
@@ -115,11 +122,20 @@ def test_a_stopped_study_ends_as_the_whole_one(config, whole, stopped):
     study.run_study(config, run, True, Silence())
     run.close()
     assert _metrics(stopped) == _metrics(whole[0])
+    assert _samples(stopped) == _samples(whole[0])
+    assert {row["trial"] for row in _samples(stopped)} == {0, 1}
     assert (stopped / "trials" / done[0]).read_bytes() == kept
     assert _rows(stopped) == _rows(whole[0])
     for name in ("logp", "base_logp"):
         one, other = (pq.read_table(path / "pairs.parquet")[name].to_numpy() for path in (stopped, whole[0]))
         np.testing.assert_array_equal(one, other)
+
+
+def test_tensorboard_has_each_row_once_stopped_or_not(whole, stopped, mirrored):
+    for path in (whole[0], stopped):
+        there, wanted = mirrored(path)
+        assert there == wanted
+        assert {"base", "trial-0000", "trial-0001"} >= set(there) > {"base"}
 
 
 def test_a_finished_run_that_has_lost_files_is_completed_without_training(config, whole, tmp_path):

@@ -45,6 +45,10 @@ def run(*words, cwd, program="canaryjax.audit", env=None):
         (["model.path=" + "x" * 300], "'model.path': expected names of at most 255 bytes in a path, found one of 300"),
         (["data.kind=jsonl", "data.path=a/" + "x" * 300], "'data.path': expected names of at most 255 bytes"),
         (["--out", "x" * 300], "too long"),
+        (["--profile", "trace", "--plan"], "expected --profile without --plan, found both; a plan runs no step: leave"),
+        (["--profile", "taken/notes.txt"], "expected a folder for --profile, found "),
+        (["--profile", "taken/notes.txt/deep"], "notes.txt: it is a file; give another"),
+        (["--profile", "x" * 300], "expected a folder for --profile, found xxx"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
