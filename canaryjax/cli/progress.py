@@ -33,7 +33,7 @@ def watching(console: Console) -> Iterator["TerminalProgress | PlainProgress"]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
         TimeElapsedColumn(),
-        _Left(),
+        _Speed(),
         TextColumn("{task.fields[detail]}", style="dim", markup=False),
         console=console,
     )
@@ -44,7 +44,7 @@ def watching(console: Console) -> Iterator["TerminalProgress | PlainProgress"]:
 
 
 class Rate:
-    """How long the rest of a stage takes, by what was done once everything was compiled.
+    """How fast a stage goes and how long its rest takes, by what was done once everything was compiled.
 
     Args:
       total: Policies of the stage.
@@ -67,6 +67,12 @@ class Rate:
         else:
             self._counted += count
 
+    def per_hour(self) -> float | None:
+        """Policies an hour; None while that is not known."""
+        return (
+            3600.0 * self._counted / (self._last - self._since) if self._counted and self._last > self._since else None
+        )
+
     def left(self, now: float) -> float | None:
         """Seconds left at the time `now`; None while that is not known."""
         if not self._total or not self._counted:
@@ -74,13 +80,30 @@ class Rate:
         each = (self._last - self._since) / self._counted
         return max(0.0, (self._total - self._done) * each - (now - self._last))
 
+    def words(self, now: float, ended: bool) -> str:
+        """Speed and, unless the stage has ended, time left at the time `now`; empty while they are not known."""
+        speed, left = self.per_hour(), self.left(now)
+        told = [] if speed is None else [f"{speed:,.0f} policies/h" if speed >= 10 else f"{speed:.1f} policies/h"]
+        return ", ".join(told if left is None or ended else [*told, f"about {duration(left)} left"])
 
-class _Left(ProgressColumn):
-    """The time left of a task by its `rate`."""
+
+def duration(seconds: float) -> str:
+    """A time as somebody who waits would say it.
+
+    >>> [duration(x) for x in (119.6, 120.0, 7199.0, 7260.0, 200_000.0)]
+    ['120 s', '2 min', '120 min', '2 h 1 min', '55 h 33 min']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if seconds < 7200 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class _Speed(ProgressColumn):
+    """What a task's `rate` says."""
 
     def render(self, task: Task) -> Text:
-        left = None if task.finished else task.fields["rate"].left(time.monotonic())
-        return Text("" if left is None else f"about {left:.0f} s left")
+        return Text(task.fields["rate"].words(time.monotonic(), task.finished))
 
 
 class TerminalProgress:
@@ -142,10 +165,10 @@ class PlainProgress:
         if now - self._last < LINE_EVERY and self._done != self._total:
             return
         self._last = now
-        left = self._rate.left(now) if self._done != self._total else None
+        speed = self._rate.words(now, self._done == self._total)
         of = f" of {self._total}" if self._total else ""
-        told = f"{self._name}: {self._done}{of} policies in {now - self._begun:.0f} s"
-        told += f", about {left:.0f} s left" if left is not None else ""
+        told = f"{self._name}: {self._done}{of} policies in {duration(now - self._begun)}"
+        told += f", {speed}" if speed else ""
         self.note(f"{told}; {detail}" if detail else told)
 
     def note(self, text: str) -> None:

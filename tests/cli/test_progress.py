@@ -57,6 +57,31 @@ def test_time_left_leaves_out_compilation_and_what_an_earlier_call_did():
     assert Rate(None, 0, 1).left(1.0) is None
 
 
+def test_a_rate_is_told_with_the_time_left():
+    rate = Rate(11, 3, 1)
+    assert rate.words(40.0, False) == ""
+    rate.advance(1, 50.0)
+    assert rate.words(50.0, False) == ""
+    rate.advance(2, 64.0)  # seven seconds each; with compilation it would be 21
+    assert rate.words(64.0, False) == "514 policies/h, about 35 s left"
+    rate.advance(1, 7264.0)
+    assert rate.words(7264.0, False) == "1.5 policies/h, about 2 h 40 min left"
+    rate.advance(4, 7300.0)
+    assert rate.words(7300.0, True) == "3.5 policies/h"
+
+
+def test_both_displays_tell_the_rate(monkeypatch):
+    for terminal in (False, True):
+        out = io.StringIO()
+        with watching(Console(file=out, width=200, force_terminal=terminal, color_system=None)) as progress:
+            progress.stage("policies", 7)
+            monkeypatch.setattr("canaryjax.cli.progress.LINE_EVERY", 0.0)
+            for _ in range(3):
+                progress.advance(1, "trial 1")
+        assert " policies/h" in out.getvalue(), terminal
+        assert ("about 0 s left" in out.getvalue()) != terminal  # a bar that has ended says no more of that
+
+
 def test_policies_of_an_earlier_call_are_counted_and_not_announced_as_new():
     out = io.StringIO()
     with watching(Console(file=out, width=40)) as progress:
