@@ -14,6 +14,7 @@ import numpy as np
 from canaryjax.audit.stopwatch import Stopwatch
 from canaryjax.rl.metrics import Log
 from canaryjax.runlog import Progress
+from canaryjax.runlog.progress import duration
 from canaryjax.runlog.provenance import package_version
 from canaryjax.weights.state_store import StateStore
 
@@ -38,20 +39,35 @@ class StageCheckpoints:
         self._chunk, self._stage, self._unit, self._log, self._watch = chunk, stage, unit, log, watch
         self._store = chunk.store(stage)
         self._rows: list[dict] = []
+        self._steps = 0  # how many there are, once it is known
+        self._compiling: float | None = None  # seconds a step of the first rows: compilation is in them
         self.carrier: Carrier | None = None
 
     def log(self, row: dict) -> None:
         """Passes a metrics row on, and keeps it for the checkpoints to come."""
         self._rows.append(row)
         self._log(row)
+        # All policies of a chunk make a step together: one of them tells for all.
+        if self._steps and "seconds" in row and row.get("policy", 0) == 0:
+            self._tell(row["step"] + 1, row["seconds"])
+
+    def _tell(self, done: int, seconds: float) -> None:
+        """Says which step was made, how fast they are and how long the rest takes."""
+        text = f"{self._chunk.who}: {self._unit} {done} of {self._steps}"
+        if self._compiling is None:
+            self._compiling = seconds
+        if seconds not in (0.0, self._compiling):
+            text += f", {1 / seconds:.2g} a second, about {duration((self._steps - done) * seconds)} left"
+        self._chunk.progress.pace(text)
 
     def restore(self, fresh: State, steps: int) -> State:
         """The state of the newest checkpoint, with all that was carried along put back; else `fresh`."""
         saved = self._store.newest(fresh, self._chunk.progress.note) if self._chunk.every else None
+        for row in saved.notes["rows"] if saved is not None else ():
+            self.log(row)
+        self._steps = steps
         if saved is None:
             return fresh
-        for row in saved.notes["rows"]:
-            self.log(row)
         self._watch.add(self._stage, saved.notes["seconds"])
         if self.carrier is not None:
             self.carrier.take_up(saved.notes["carried"])

@@ -17,7 +17,10 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from canaryjax.runlog.progress import duration
+
 LINE_EVERY = 10.0  # seconds between plain lines of one stage: a log stays readable, and silence stays short
+PACE_EVERY = 60.0  # the same, for lines on what a policy is at
 
 
 @contextlib.contextmanager
@@ -87,18 +90,6 @@ class Rate:
         return ", ".join(told if left is None or ended else [*told, f"about {duration(left)} left"])
 
 
-def duration(seconds: float) -> str:
-    """A time as somebody who waits would say it.
-
-    >>> [duration(x) for x in (119.6, 120.0, 7199.0, 7260.0, 200_000.0)]
-    ['120 s', '2 min', '120 min', '2 h 1 min', '55 h 33 min']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if seconds < 7200 else f"{minutes // 60} h {minutes % 60} min"
-
-
 class _Speed(ProgressColumn):
     """What a task's `rate` says."""
 
@@ -127,6 +118,11 @@ class TerminalProgress:
             self._rate.advance(count, time.monotonic())
             self._bar.update(self._task, advance=count, detail=detail)  # type: ignore[arg-type]
 
+    def pace(self, text: str) -> None:
+        """Shows it behind the bar."""
+        if self._task is not None:
+            self._bar.update(self._task, detail=text)  # type: ignore[arg-type]
+
     def note(self, text: str) -> None:
         """Prints a line above the bars."""
         self._bar.console.print(text, markup=False, highlight=False)
@@ -141,7 +137,10 @@ class TerminalProgress:
 
 
 class PlainProgress:
-    """Lines without control characters, at most one every ten seconds per stage and one at its end."""
+    """Lines without control characters, at most one every ten seconds per stage and one at its end.
+
+    Where a policy takes long, one a minute says what it is at.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -170,6 +169,13 @@ class PlainProgress:
         told = f"{self._name}: {self._done}{of} policies in {duration(now - self._begun)}"
         told += f", {speed}" if speed else ""
         self.note(f"{told}; {detail}" if detail else told)
+
+    def pace(self, text: str) -> None:
+        """Prints a line where none was printed for a while."""
+        now = time.monotonic()
+        if now - self._last >= PACE_EVERY:
+            self._last = now
+            self.note(text)
 
     def note(self, text: str) -> None:
         """Prints a line."""

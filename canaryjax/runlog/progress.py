@@ -20,8 +20,23 @@ class Progress(Protocol):
     def advance(self, count: int = 1, detail: str = "") -> None:
         """Counts policies of the stage as done; `detail` is a short text such as the last reward."""
 
+    def pace(self, text: str) -> None:
+        """Says where the work in hand is; called often, so most of it may be passed over."""
+
     def note(self, text: str) -> None:
         """Says something once, such as a warning that is also in the report."""
+
+
+def duration(seconds: float) -> str:
+    """A time as somebody who waits would say it.
+
+    >>> [duration(x) for x in (119.4, 120.0, 7199.0, 7260.0, 200_000.0)]
+    ['119 s', '2 min', '120 min', '2 h 1 min', '55 h 33 min']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if seconds < 7200 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class Silence:
@@ -31,6 +46,9 @@ class Silence:
         """Ignores it."""
 
     def advance(self, count: int = 1, detail: str = "") -> None:
+        """Ignores it."""
+
+    def pace(self, text: str) -> None:
         """Ignores it."""
 
     def note(self, text: str) -> None:

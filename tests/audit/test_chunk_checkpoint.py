@@ -174,6 +174,24 @@ def test_seconds_before_a_stop_count(tmp_path):
     assert not tmp_path.exists()
 
 
+def test_steps_are_told_with_rate_and_time_left_once_they_are_compiled(tmp_path):
+    told, progress = [], Silence()
+    progress.pace = told.append
+    with ChunkCheckpoints(tmp_path, "abc", "trial 1, trial 2", 0, progress) as checkpoints:
+        stage = checkpoints.stage("policies", "policy step", lambda row: None, Stopwatch())
+        stage.log({"stage": "grpo", "step": 3, "policy": 0, "seconds": 0.5})  # of a checkpoint, before `restore` ends
+        stage.restore({}, 2000)
+        for step, seconds in ((4, 9.0), (5, 9.0), (6, 0.25)):
+            for policy in (0, 1):
+                stage.log({"stage": "grpo", "step": step, "policy": policy, "seconds": seconds})
+        stage.log({"stage": "sample", "step": 6, "policy": 0, "completion": "FINAL:"})
+    assert told == [
+        "trial 1, trial 2: policy step 5 of 2000",
+        "trial 1, trial 2: policy step 6 of 2000",
+        "trial 1, trial 2: policy step 7 of 2000, 4 a second, about 8 min left",
+    ]
+
+
 def test_no_checkpoints_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(StateStore, "save", lambda *args: pytest.fail("wrote a checkpoint"))
     with ChunkCheckpoints(tmp_path / "none", "abc", "trial 1", 0, Silence()) as checkpoints:

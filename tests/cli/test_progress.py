@@ -11,6 +11,7 @@ def _drive(progress):
     progress.stage("loading")
     progress.stage("policies", 3)
     progress.advance(0)
+    progress.pace("trial [1] step 1 of 2")
     progress.advance(2, "trial [1]")
     progress.advance(1, "trial 2")
     progress.note("note [bold]x[/nonsense]")
@@ -80,6 +81,21 @@ def test_both_displays_tell_the_rate(monkeypatch):
                 progress.advance(1, "trial 1")
         assert " policies/h" in out.getvalue(), terminal
         assert ("about 0 s left" in out.getvalue()) != terminal  # a bar that has ended says no more of that
+
+
+def test_a_long_policy_is_not_silent(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("canaryjax.cli.progress.time.monotonic", lambda: now)
+    out = io.StringIO()
+    progress = PlainProgress(Console(file=out, width=200))
+    progress.stage("policies", 7)
+    for second in range(1, 150):
+        now = 1000.0 + second
+        progress.pace(f"trial 4: policy step {second} of 900")
+    assert out.getvalue().splitlines()[1:] == [
+        "trial 4: policy step 60 of 900",
+        "trial 4: policy step 120 of 900",
+    ]
 
 
 def test_policies_of_an_earlier_call_are_counted_and_not_announced_as_new():
