@@ -177,7 +177,9 @@ def test_a_resumed_run_makes_its_event_files_anew(run, tensorboard):
         for row in ROWS[:5]:
             mirror.add(row)
     file = next((run.path / "tensorboard" / "trial-0003").iterdir())
-    file.write_bytes(file.read_bytes()[:-7])  # as a kill may leave it
+    # As a kill may leave it; its name tells another second, in which a new file would not just take its place.
+    file.with_name("events.out.tfevents.1000000000.here").write_bytes(file.read_bytes()[:-7])
+    file.unlink()
     kept = [row for row in ROWS[:5] if row.get("trial") != 3]
     with mirroring(["tensorboard"], run, ROWS[:5], kept, pytest.fail) as mirror:
         for row in ROWS:
