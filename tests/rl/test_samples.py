@@ -79,6 +79,7 @@ def test_with_reward_models_samples_come_out_of_the_one_program(tiny):
     assert len({sample.rewards_pg.tobytes() for sample in shown}) == 6
 
 
+@pytest.mark.slow
 def test_three_warm_steps_are_traced_and_compilation_is_not(tiny, tmp_path):
     said = []
     profile = StepProfile(tmp_path / "trace", said.append)
