@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 # What a side answers, by name. The name's last word says how two are compared:
-#   logps      arrays of log-probs, nats: the largest difference, relative where they are large; rewards likewise
+#   logps      arrays of log-probs, nats: the largest difference, relative where large; rewards and values too
 #   ids        arrays of token ids: the share that differs
 #   loss, norm numbers, or an array of them: the largest relative difference
 #   gradients  tensors by name: the worst tensor's difference, relative to its norm
@@ -15,6 +15,7 @@ Answers = Mapping[str, Any]
 TOLERANCES = {
     "logps": 1e-5,  # of max(1, |log-prob|), per token, float32
     "rewards": 1e-5,
+    "values": 1e-5,
     "ids": 0.0,
     "loss": 1e-4,
     "norm": 1e-4,
@@ -75,4 +76,4 @@ def _of_gradients(ours: Mapping[str, np.ndarray], theirs: Mapping[str, np.ndarra
 
 
 _DIFFERENCES = {"logps": _of_logps, "ids": _of_ids, "gradients": _of_gradients}
-_DIFFERENCES |= {"loss": _of_numbers, "norm": _of_numbers, "rewards": _of_logps}
+_DIFFERENCES |= {"loss": _of_numbers, "norm": _of_numbers, "rewards": _of_logps, "values": _of_logps}

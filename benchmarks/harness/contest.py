@@ -40,8 +40,16 @@ class Peer:
 
     def missing(self) -> list[str]:
         """What is not installed."""
-        absent = [name for name in self.modules if importlib.util.find_spec(name) is None]
+        absent = [name for name in self.modules if not _importable(name)]
         return absent if self.python is None or self.python.is_file() else [*absent, "a Python of its own"]
+
+
+def _importable(name: str) -> bool:
+    """Whether a module can be found; asking for a part of a package imports the package, which may not be there."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def contest(

@@ -1,5 +1,6 @@
 """One result as one JSON object on one line."""
 
+import datetime
 import json
 import statistics
 import sys
@@ -16,14 +17,16 @@ PEER_PACKAGES = ("torch", "peft", "trl", "accelerate", "google-tunix", "qwix")
 
 
 def environment() -> dict[str, Any]:
-    """What every result states beside its numbers: device, threads, versions, commit."""
+    """What every result states beside its numbers: device, threads, versions, commit, day."""
     found = provenance("float32")
+    platform = found["device"]["platform"]
     versions = found["versions"] | {name: _version(name) for name in PEER_PACKAGES}
     return {
         "dtype": "float32",
-        "device": f"{found['device']['platform']}: {_processor()}, {cores()} threads",
+        "device": f"{platform}: {_processor() if platform == 'cpu' else found['device']['kind']}, {cores()} threads",
         "versions": {name: version for name, version in versions.items() if version is not None},
         "commit": found["git"],
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
 
 
@@ -72,6 +75,7 @@ def result(
         "detail": dict(detail or {}),
         "versions": surroundings["versions"],
         "commit": surroundings["commit"],
+        "date": surroundings["date"],
     }
 
 

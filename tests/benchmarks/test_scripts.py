@@ -26,7 +26,7 @@ def run(name, *words, **environ):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["grpo_step", "rollout", "scoring"])
+@pytest.mark.parametrize("name", ["grpo_step", "ppo_step", "rollout", "scoring"])
 def test_ours_agrees_with_transformers(name, tmp_path):
     status, records, messages = run(name, "--tiny", "--against", "transformers", "--json", str(tmp_path / "out.json"))
     assert status == 0, messages
@@ -51,6 +51,15 @@ def test_a_step_says_where_its_time_goes():
     assert found["gradient_matmul_share"] == pytest.approx(
         found["gradient_flops"] / found["gradient_s"] / found["matmul_flops_per_s"]
     )
+
+
+@pytest.mark.slow
+def test_a_trainer_that_a_release_lacks_is_skipped():
+    # TRL dropped its PPOTrainer; asking for a part of a package that is not there must not end the benchmark either.
+    status, records, messages = run("ppo_step", "--tiny", "--against", "trl", "--group", "2")
+    assert status == 0, messages
+    assert [record["shape"]["group"] for record in records] == [2]
+    assert "trl.experimental.ppo" in records[0]["skipped"]
 
 
 @pytest.mark.slow

@@ -38,6 +38,35 @@ def test_a_gradient_of_another_penalty_is_seen(grpo, monkeypatch):
     assert {name for name, (found, allowed) in broken.checks.items() if not found <= allowed} == {"gradients"}
 
 
+@pytest.fixture(scope="module")
+def ppo(tmp_path_factory):
+    from sides.hf_ppo import HandWrittenPpo
+    from sides.ppo_case import write_ppo_case
+
+    case = write_ppo_case(dataclasses.replace(TINY, group=3), 2, tmp_path_factory.mktemp("ppo"))
+    return case, HandWrittenPpo(case).answers()
+
+
+@pytest.mark.parametrize(
+    ("changed", "seen"),
+    [
+        ({}, set()),
+        ({"clip_range": 0.3}, {"loss", "policy_gradients"}),  # nothing of the stored rollout would be clipped: unseen
+        ({"value_clip_range": None}, {"loss", "value_gradients"}),
+        ({"value_coefficient": 0.2}, {"loss", "value_gradients"}),
+        ({"temperature": 1.0}, {"policy_logps", "policy_gradients"}),  # the drift, and so the loss, stays
+    ],
+)
+def test_a_ppo_loss_with_another_setting_is_seen(ppo, monkeypatch, changed, seen):
+    from sides import our_ppo
+
+    case, theirs = ppo
+    other = dataclasses.replace(case.settings, **changed)
+    monkeypatch.setattr(type(case), "settings", other)
+    found = Agreement(our_ppo.OurPpo(case).answers(), theirs)
+    assert {name for name, (difference, allowed) in found.checks.items() if not difference <= allowed} == seen
+
+
 def test_a_shifted_log_prob_is_seen(tmp_path):
     from sides.hf_scoring import HfScoring
     from sides.our_scoring import OurScoring
