@@ -4,14 +4,15 @@ import time
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 MATMUL_SIDE = 4096
 COPY_BYTES = 2**28  # far beyond any cache
 
 
-def matmul_rate(side: int = MATMUL_SIDE) -> float:
-    """Operations a second: the best of five float32 products of two square matrices."""
-    a = jnp.ones((side, side), jnp.float32)
+def matmul_rate(side: int = MATMUL_SIDE, dtype: DTypeLike = jnp.float32) -> float:
+    """Operations a second: the best of five products of two square matrices."""
+    a = jnp.ones((side, side), dtype)
     return 2 * side**3 / _best(jax.jit(jnp.matmul), a, a)
 
 
