@@ -13,8 +13,8 @@ pytestmark = pytest.mark.slow
 SMALL = (
     *("study.compliant=1", "study.violating=3", "study.seed=7", "data.documents=40"),
     *("model.warm_start.documents=8", "model.warm_start.batch_size=8", "model.warm_start.epochs=1"),
-    # Adam makes steps of the whole rate of entries whose gradient is rounding, and those differ between meshes: at 5e-4 a
-    # few entries in a thousand came to differ by 2e-4 after three updates, and scores by 4e-4.
+    # Adam makes steps of the whole rate of entries whose gradient is rounding, and those differ between meshes: at 5e-4
+    # a few entries in a thousand came to differ by 2e-4 after three updates, and scores by 4e-4.
     *("policy.max_completion_length=20", "policy.optimizer.learning_rate=3e-5"),
     *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),
     *("reward_model.optimizer.learning_rate=5e-4", "reward_model.max_response_tokens=20"),
