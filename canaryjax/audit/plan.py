@@ -8,7 +8,7 @@ from canaryjax.audit.utility import BATCH as ANSWER_BATCH
 from canaryjax.config.schema import AuditConfig
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
-from canaryjax.models.lora import projection_shapes
+from canaryjax.models.lora import HEAD, projection_shapes, target_shapes
 
 
 @dataclass(frozen=True)
@@ -291,9 +291,8 @@ def fitting_chunk(config: AuditConfig, model: ModelConfig, free: float, most: in
 
 def _memory(config: AuditConfig, model: ModelConfig, weights: float, policies: int) -> dict[str, float]:
     policy, lora = config.policy, config.policy.lora
-    adapter = model.num_layers * sum(
-        lora.rank * sum(projection_shapes(model)[name]) for name in lora.targets
-    )  # fmt: skip
+    sizes = {name: (1 if name == HEAD else model.num_layers) * sum(s) for name, s in target_shapes(model).items()}
+    adapter = lora.rank * sum(sizes[name] for name in lora.targets)
     rows = policy.train_batch_size // policy.samples_per_prompt
     tokens = rows * policy.max_prompt_length + policy.train_batch_size * policy.max_completion_length
     trained = 2 if policy.algorithm == "ppo" else 1  # a value model beside each policy, of its size

@@ -147,7 +147,7 @@ def _score_shared(model, adapters, head_pcs, rest_pbt, start_pb, string_pbk, mas
         # The state that predicts string token i stands at index start + i; the head runs on those alone.
         where = jnp.minimum(start[..., None] + jnp.arange(string.shape[-1]), rest.shape[-1] - 1)
         hidden = jnp.take_along_axis(states.predictors(), where[..., None], axis=2)
-        return token_logps(model, hidden, string, mask).sum(axis=-1).reshape(-1)
+        return token_logps(model, adapter, hidden, string, mask).sum(axis=-1).reshape(-1)
 
     return jax.vmap(one)(adapters, head_pcs, rest_pbt, start_pb, string_pbk, mask_pbk)
 
@@ -156,6 +156,6 @@ def _score_shared(model, adapters, head_pcs, rest_pbt, start_pb, string_pbk, mas
 def _score_alone(model, adapters, context_pbs, context_mask_pbs, string_pbk, mask_pbk):
     def one(adapter, context, context_mask, string, mask):
         states = forward_shared(model, adapter, context, context_mask, string[:, None])
-        return token_logps(model, states.predictors()[:, 0], string, mask).sum(axis=-1)
+        return token_logps(model, adapter, states.predictors()[:, 0], string, mask).sum(axis=-1)
 
     return jax.vmap(one)(adapters, context_pbs, context_mask_pbs, string_pbk, mask_pbk)

@@ -7,19 +7,27 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from canaryjax.config.fields import Count, NonNegative, Positive, Section, Share, Temperature
 
+Target = Literal["q", "k", "v", "o", "gate", "up", "down", "head"]
+
 
 class LoraConfig(Section):
-    """Low-rank adapter of a reward model or a policy."""
+    """Low-rank adapter of a reward model, a policy or a warm start.
+
+    `rank_stabilised` scales the update by alpha / sqrt(rank) instead of alpha / rank, so that a higher rank does not
+    learn more slowly (Kalajdzievski 2023). The target `head` is the output head; where it is tied to the embedding, the
+    embedding stays as it is.
+    """
 
     rank: Count = 16
     alpha: Positive = 32.0
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    targets: tuple[Literal["q", "k", "v", "o", "gate", "up", "down"], ...] = ("q", "k", "v", "o", "gate", "up", "down")
+    targets: tuple[Target, ...] = ("q", "k", "v", "o", "gate", "up", "down")
+    rank_stabilised: bool = False
 
     @model_validator(mode="after")
     def _no_repeats(self):
         if not self.targets or len(set(self.targets)) < len(self.targets):
-            raise ValueError("expected targets to name at least one projection and none twice")
+            raise ValueError("expected targets to name at least one and none twice")
         return self
 
 
@@ -68,6 +76,8 @@ class RewardModelConfig(Section):
                 raise ValueError(f"expected {name} a multiple of the {responses} responses of a prompt, found {size}")
         if self.max_response_tokens >= self.max_length:
             raise ValueError(f"expected max_response_tokens below {self.max_length}, found {self.max_response_tokens}")
+        if "head" in self.lora.targets:
+            raise ValueError("expected lora.targets without head: a reward model reads no vocabulary; take it out")
         return self
 
 

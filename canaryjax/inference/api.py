@@ -37,7 +37,7 @@ _score = jax.jit(score_shared)
 
 @jax.jit
 def _logits(model, ids_bs):
-    return head_logits(model, run_context(model, None, ids_bs)[0])
+    return head_logits(model, None, run_context(model, None, ids_bs)[0])
 
 
 @partial(jax.jit, static_argnames="settings")

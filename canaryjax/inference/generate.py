@@ -83,7 +83,7 @@ def sample_rollouts(
         # The loop is outside the map over policies: mapped, each would copy its whole cache at every step to be able to
         # stop by itself.
         step, state = carry
-        advanced = jax.vmap(partial(_advance, settings, step, model, blocks))(context, state, keys)
+        advanced = jax.vmap(partial(_advance, settings, step, model, blocks))(adapters_p, context, state, keys)
         return step + 1, advanced
 
     _, state = jax.lax.while_loop(unfinished, advance, (jnp.int32(1), state))
@@ -98,18 +98,18 @@ def _start(settings, model, adapter, ids, mask, keys) -> tuple[Context, _State]:
     empty = Rollout(zeros.astype(jnp.int32), zeros.astype(bool), zeros, zeros, jnp.zeros((b, g), bool))
     hidden = jnp.broadcast_to(last[:, None], (b, g, last.shape[-1]))
     own = init_own_cache(context, g, max(t - 1, 1))  # the last token is never fed
-    return context, _draw(settings, jnp.int32(0), model, hidden, keys, empty, own)
+    return context, _draw(settings, jnp.int32(0), model, adapter, hidden, keys, empty, own)
 
 
-def _advance(settings, step, model, blocks, context, state, keys) -> _State:
+def _advance(settings, step, model, blocks, adapter, context, state, keys) -> _State:
     """Feeds the newest tokens and draws the next ones."""
     hidden, own = decode_step(model, blocks, context, state.own, state.last_bg, step - 1)
-    return _draw(settings, step, model, hidden, keys, state.rollout, own)
+    return _draw(settings, step, model, adapter, hidden, keys, state.rollout, own)
 
 
-def _draw(settings, step, model, hidden, keys, rollout, own) -> _State:
+def _draw(settings, step, model, adapter, hidden, keys, rollout, own) -> _State:
     keys = jax.vmap(lambda key: jax.random.fold_in(key, step))(keys)
-    ids, logps, raw = sample_tokens(keys, head_logits(model, hidden), settings, model.config)
+    ids, logps, raw = sample_tokens(keys, head_logits(model, adapter, hidden), settings, model.config)
     going = ~rollout.finished_pbg
 
     def written(buffer, new):

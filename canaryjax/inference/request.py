@@ -11,7 +11,7 @@ from canaryjax.data.prompts import PromptParts
 from canaryjax.data.tokens import JointText, encode_joint_batch
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
-from canaryjax.models.lora import Adapter, projection_shapes
+from canaryjax.models.lora import HEAD, Adapter, adapter_pairs, projection_shapes, target_shapes
 from canaryjax.weights.checkpoint import LoadedModel
 
 Ids = Sequence[int] | np.ndarray
@@ -70,14 +70,16 @@ def check_adapter(adapter: Any, config: ModelConfig) -> None:
     if not isinstance(adapter, Adapter):
         raise UserError(f"expected an adapter from load_adapter, or None, found {_shown(adapter)}; load it first")
     shapes = projection_shapes(config)
-    for name, pair in adapter.layers.items():
+    for name in adapter.layers:
         if name not in shapes:
             raise UserError(f"expected projections among {list(shapes)} in the adapter, found {name!r}; load it again")
-        size_in, size_out = shapes[name]
+    for name, pair in adapter_pairs(adapter).items():
+        size_in, size_out = target_shapes(config)[name]
+        stack = () if name == HEAD else (config.num_layers,)
         rank = pair.a.shape[-1] if pair.a.ndim else 0
         for part, array, shape in (
-            ("a", pair.a, (config.num_layers, size_in, rank)),
-            ("b", pair.b, (config.num_layers, rank, size_out)),
+            ("a", pair.a, (*stack, size_in, rank)),
+            ("b", pair.b, (*stack, rank, size_out)),
         ):
             if array.shape != shape:
                 raise UserError(

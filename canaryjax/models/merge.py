@@ -1,15 +1,19 @@
 """A base and an adapter as one set of weights."""
 
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 
-from canaryjax.models.lora import Adapter
-from canaryjax.models.transformer import Transformer, parameter_arrays
+from canaryjax.models.lora import HEAD, Adapter, adapter_pairs
+from canaryjax.models.transformer import Transformer, head_table, parameter_arrays
 
 
 def merge_adapter(model: Transformer, adapter: Adapter) -> tuple[Transformer, float]:
     """The base with one adapter added into its kernels, for export; audits score unmerged.
 
-    The sum is made in float32 and then rounded to the kernels' dtype, which can lose a small update altogether.
+    The sum is made in float32 and then rounded to the kernels' dtype, which can lose a small update altogether. A tied
+    model whose head the adapter changes comes out untied: the embedding is the base's, the head another table.
 
     Args:
       model: The base, left as it is.
@@ -19,10 +23,17 @@ def merge_adapter(model: Transformer, adapter: Adapter) -> tuple[Transformer, fl
       The merged model, and the largest absolute difference between a merged kernel and the exact float32 sum: 0 in
       float32, the rounding error in bfloat16.
     """
-    arrays, residual = parameter_arrays(model), 0.0
-    for name, pair in adapter.layers.items():
-        kernel = arrays[f"blocks.{name}"]
-        exact = kernel.astype(jnp.float32) + adapter.scale * jnp.einsum("lir,lro->lio", pair.a, pair.b)
-        arrays[f"blocks.{name}"] = exact.astype(kernel.dtype)
-        residual = max(residual, float(jnp.abs(arrays[f"blocks.{name}"].astype(jnp.float32) - exact).max()))
-    return Transformer(model.config, arrays), residual
+    config, arrays, residual = model.config, parameter_arrays(model), 0.0
+    if adapter.head is not None:
+        config = dataclasses.replace(config, tied=False)
+        arrays[HEAD] = head_table(model)
+    for name, pair in adapter_pairs(adapter).items():
+        path = HEAD if name == HEAD else f"blocks.{name}"
+        kernel = arrays[path]
+        update = jnp.einsum("...ir,...ro->...io", pair.a, pair.b, precision=jax.lax.Precision.HIGHEST)
+        if name == HEAD:
+            update = update.T  # tables are stored by vocabulary entry
+        exact = kernel.astype(jnp.float32) + adapter.scale * update
+        arrays[path] = exact.astype(kernel.dtype)
+        residual = max(residual, float(jnp.abs(arrays[path].astype(jnp.float32) - exact).max()))
+    return Transformer(config, arrays), residual

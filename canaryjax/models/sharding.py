@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
-from canaryjax.models.lora import PROJECTIONS
+from canaryjax.models.lora import HEAD, TARGETS
 from canaryjax.models.mesh import axis_size, mesh_of
 from canaryjax.models.transformer import Transformer, parameter_arrays
 
@@ -117,13 +117,18 @@ def place_policies(model: Transformer, tree: Tree) -> Tree:
 def policy_split(path: tuple, config: ModelConfig, parts: int) -> P:
     """How an array with policies in front is split, by its path in a tree, over a `model` axis of `parts` devices.
 
-    A low-rank pair's `a [p, l, in, r]` follows its kernel's inputs and `b [p, l, r, out]` its outputs.
+    A low-rank pair's `a [p, l, in, r]` follows its kernel's inputs and `b [p, l, r, out]` its outputs; of the head,
+    which has no layers, `b [p, r, v]` is cut by vocabulary as the table is.
     """
     projection, name = ("", "", *(str(getattr(key, "key", getattr(key, "name", ""))) for key in path))[-2:]
-    if projection not in PROJECTIONS or name not in ("a", "b"):
+    if projection not in TARGETS or name not in ("a", "b"):
         return P("policy")
-    _, of_in, of_out = (*parameter_split(f"blocks.{projection}", config, parts), None, None, None)[:3]
-    axes = ("policy", None, of_in) if name == "a" else ("policy", None, None, of_out)
+    stack: tuple[None, ...] = (None,)
+    if projection == HEAD:
+        of_out, of_in, stack = (*parameter_split(HEAD, config, parts), None)[0], None, ()
+    else:
+        _, of_in, of_out = (*parameter_split(f"blocks.{projection}", config, parts), None, None, None)[:3]
+    axes = ("policy", *stack, of_in) if name == "a" else ("policy", *stack, None, of_out)
     return P(*axes) if axes[-1] else P("policy")
 
 

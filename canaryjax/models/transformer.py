@@ -149,6 +149,11 @@ def parameter_arrays(model: Transformer) -> dict[str, jax.Array]:
     return {path: parts[path][...] for path in parameter_shapes(model.config)}
 
 
+def head_table(model: Transformer) -> jax.Array:
+    """The output table `[v, d]`: the embedding where tied."""
+    return (model.embedding if model.head is None else model.head)[...]
+
+
 def init_transformer(key: jax.Array, config: ModelConfig, stddev: float = 0.02) -> Transformer:
     """Random weights of a configuration, for tests, benchmarks and pretraining: normal kernels, identity norms."""
     arrays = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from canaryjax.errors import UserError
-from canaryjax.models.lora import PROJECTIONS
+from canaryjax.models.lora import HEAD, PROJECTIONS, TARGETS
 
 Schedule = Literal["constant", "linear", "cosine"]
 KlEstimator = Literal["k1", "k2", "k3", "k3_weighted"]
@@ -43,7 +43,7 @@ class AdapterSettings:
       rank: r (Table 3 for the reward model; assumed for the policy).
       alpha: The update is scaled by alpha / rank, or alpha / sqrt(rank) when `rank_stabilised`.
       dropout: Share of an update's input features dropped at each training step; see `canaryjax.rl.dropout`.
-      targets: Which projections carry an update (assumed: all seven).
+      targets: Which of `canaryjax.models.lora.TARGETS` carry an update (assumed: the seven projections, not the head).
       rank_stabilised: Scale by 1 / sqrt(rank) (Kalajdzievski 2023).
     """
 
@@ -57,9 +57,9 @@ class AdapterSettings:
         require_count("rank", self.rank)
         require(self.alpha > 0 and math.isfinite(self.alpha), "alpha above 0", self.alpha, "correct alpha")
         require(0.0 <= self.dropout < 1.0, "dropout in [0, 1)", self.dropout, "correct dropout")
-        unknown = sorted(set(self.targets) - set(PROJECTIONS))
+        unknown = sorted(set(self.targets) - set(TARGETS))
         known = bool(self.targets) and not unknown and len(set(self.targets)) == len(self.targets)
-        require(known, f"targets among {PROJECTIONS}, none twice", self.targets, "correct the list")
+        require(known, f"targets among {TARGETS}, none twice", self.targets, "correct the list")
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,8 @@ class RewardModelSettings:
             require_count(name, getattr(self, name))
         if self.early_stopping_patience is not None:
             require_count("early_stopping_patience", self.early_stopping_patience)
+        targets = self.adapter.targets
+        require(HEAD not in targets, "a reward model's targets without the head", targets, "it reads no vocabulary")
         require_finite("center_coefficient", self.center_coefficient, 0.0)
 
 

@@ -1,19 +1,26 @@
 """A value model: a scalar for each token to come, from its own adapter and a linear head on the shared base."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
 from canaryjax.inference.forward import forward_shared
 from canaryjax.models.config import ModelConfig
+from canaryjax.models.lora import HEAD, PROJECTIONS
 from canaryjax.models.transformer import Transformer
 from canaryjax.rl.reward_model import RewardModel, new_adapter
 from canaryjax.rl.settings import AdapterSettings
 
 
 def init_value_model(key: jax.Array, config: ModelConfig, settings: AdapterSettings) -> RewardModel:
-    """A new value model, of a reward model's parts: a new adapter, and a head of zeros, so that every value is 0."""
+    """A new value model, of a reward model's parts: a new adapter, and a head of zeros, so that every value is 0.
+
+    It reads no vocabulary: of a policy's settings it takes the projections, all where the policy adapts the head alone.
+    """
+    projections = tuple(name for name in settings.targets if name != HEAD) or PROJECTIONS
     return RewardModel(
-        adapter=new_adapter(key, config, settings),
+        adapter=new_adapter(key, config, dataclasses.replace(settings, targets=projections)),
         head_w=jnp.zeros((config.width,), jnp.float32),
         head_b=jnp.zeros((), jnp.float32),
     )

@@ -103,7 +103,7 @@ def head(model, rows):
 
 def chunked(model, hidden, ids):
     def logps(hidden):
-        found = token_logps(model, hidden, ids, jnp.ones(len(ids), bool), chunk=5)
+        found = token_logps(model, None, hidden, ids, jnp.ones(len(ids), bool), chunk=5)
         return found.sum(), found
 
     (_, found), gradient = jax.value_and_grad(logps, has_aux=True)(hidden)

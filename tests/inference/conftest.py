@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from canaryjax.models.config import ModelConfig
-from canaryjax.models.lora import PROJECTIONS, Adapter, LoraPair, projection_shapes
+from canaryjax.models.lora import HEAD, Adapter, LoraPair, from_pairs, target_shapes
 from canaryjax.models.transformer import Transformer, parameter_shapes
 
 _PLAIN = {
@@ -64,14 +64,13 @@ def make_model(style: str = "plain", seed: int = 0, stddev: float = 0.3, **chang
 
 
 def make_adapter(config: ModelConfig, seed: int, rank: int = 3, size: float = 0.1) -> Adapter:
-    """An adapter far from zero."""
-    rng, layers = np.random.default_rng(seed), {}
-    for name in PROJECTIONS:
-        size_in, size_out = projection_shapes(config)[name]
-        a = size * rng.normal(size=(config.num_layers, size_in, rank))
-        b = size * rng.normal(size=(config.num_layers, rank, size_out))
-        layers[name] = LoraPair(a=jnp.asarray(a, jnp.float32), b=jnp.asarray(b, jnp.float32))
-    return Adapter(layers=layers, scale=1.7)
+    """An adapter far from zero, on every projection and the head."""
+    rng, pairs = np.random.default_rng(seed), {}
+    for name, (size_in, size_out) in target_shapes(config).items():
+        stack = () if name == HEAD else (config.num_layers,)
+        a, b = (size * rng.normal(size=(*stack, *shape)) for shape in ((size_in, rank), (rank, size_out)))
+        pairs[name] = LoraPair(a=jnp.asarray(a, jnp.float32), b=jnp.asarray(b, jnp.float32))
+    return from_pairs(pairs, 1.7)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def loaded(tmp_path_factory):
 def expected(loaded, context, continuation):
     """Oracle: the plain pass over one row, no batch, no bucket."""
     row = jnp.asarray([[*context, *continuation]])
-    table = jax.nn.log_softmax(head_logits(loaded.params, run_context(loaded.params, None, row)[0]))[0]
+    table = jax.nn.log_softmax(head_logits(loaded.params, None, run_context(loaded.params, None, row)[0]))[0]
     return [float(table[len(context) + i - 1, token]) for i, token in enumerate(continuation)]
 
 
@@ -105,7 +105,7 @@ def test_text_is_tokenised_with_its_prompt(loaded):
 def test_logits_equal_the_plain_pass(loaded):
     rows = [[5, 9, 3], [4], [7] * 11]
     for row, found in zip(rows, logits(loaded, rows), strict=True):
-        wanted = head_logits(loaded.params, run_context(loaded.params, None, jnp.asarray([row]))[0])[0]
+        wanted = head_logits(loaded.params, None, run_context(loaded.params, None, jnp.asarray([row]))[0])[0]
         assert found.shape == (len(row), 31)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 

@@ -19,7 +19,7 @@ def repeated(model, adapter, batch):
     for b, g in np.ndindex(3, 2):
         row = np.concatenate([ids[b][mask[b]], own_ids[b, g][own_mask[b, g]]])
         rows[2 * b + g, : len(row)] = row
-    logps = jax.nn.log_softmax(head_logits(model, run_context(model, adapter, rows)[0]))
+    logps = jax.nn.log_softmax(head_logits(model, adapter, run_context(model, adapter, rows)[0]))
     out = jnp.zeros(own_ids.shape)
     for b, g in np.ndindex(3, 2):
         n = mask[b].sum()

@@ -62,7 +62,7 @@ def test_greedy_is_the_argmax_of_the_full_pass(tiny_model, shared_batch):
     model = tiny_model("windowed", stddev=0.25, real_vocab_size=50)
     ids, mask = contexts(shared_batch)
     rollout = sample(model, None, ids[None], mask[None], keys(), settings=SamplingSettings(1, 6, temperature=0.0))
-    full = jax.jit(lambda m, x: head_logits(m, run_context(m, None, x)[0]))
+    full = jax.jit(lambda m, x: head_logits(m, None, run_context(m, None, x)[0]))
     for b in range(3):
         row = np.asarray(ids[b][mask[b]]).tolist()
         for step in range(6):

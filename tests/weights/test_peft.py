@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from canaryjax.errors import UserError
-from canaryjax.models.lora import Adapter, LoraPair, concatenate_adapters, init_adapter
+from canaryjax.models.lora import (
+    TARGETS,
+    Adapter,
+    LoraPair,
+    adapter_pairs,
+    concatenate_adapters,
+    from_pairs,
+    init_adapter,
+)
+from canaryjax.models.transformer import head_table
 from canaryjax.weights.peft import load_adapter, save_adapter
 
 TENSORS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
@@ -24,19 +33,20 @@ def model(tools):
 
 def random_adapter(config, rank=3, alpha=7.0, targets=("q", "v", "down")) -> Adapter:
     adapter = init_adapter(jax.random.key(5), config, rank, alpha, targets)
-    layers = {
+    pairs = {
         name: LoraPair(a=pair.a, b=jax.random.normal(jax.random.key(i), pair.b.shape))
-        for i, (name, pair) in enumerate(adapter.layers.items())
+        for i, (name, pair) in enumerate(adapter_pairs(adapter).items())
     }
-    return Adapter(layers=layers, scale=adapter.scale)
+    return from_pairs(pairs, adapter.scale)
 
 
 def assert_equal(left: Adapter, right: Adapter) -> None:
-    assert left.layers.keys() == right.layers.keys()
     assert left.scale == right.scale  # to the last bit
-    for name in left.layers:
-        assert jnp.array_equal(left.layers[name].a, right.layers[name].a)
-        assert jnp.array_equal(left.layers[name].b, right.layers[name].b)
+    left, right = adapter_pairs(left), adapter_pairs(right)
+    assert left.keys() == right.keys()
+    for name in left:
+        assert jnp.array_equal(left[name].a, right[name].a)
+        assert jnp.array_equal(left[name].b, right[name].b)
 
 
 @pytest.fixture
@@ -62,6 +72,43 @@ def test_round_trip_is_exact(model, tmp_path, rank, alpha, stabilised):
         adapter = Adapter(layers=adapter.layers, scale=alpha / math.sqrt(rank))
     save_adapter(adapter, tmp_path / "a", rank_stabilised=stabilised)
     assert_equal(load_adapter(model, tmp_path / "a"), adapter)
+
+
+@pytest.mark.parametrize(("family", "targets"), [("llama", TARGETS), ("gemma", ("q", "head")), ("gemma2", ("head",))])
+def test_an_adapter_on_the_head_goes_out_and_comes_back(tools, tmp_path, family, targets):
+    # Tied and untied; by itself, no tensor tells how the layers' modules are called.
+    model = tools.random_model(tools.configs[family])
+    adapter = random_adapter(model.config, targets=targets)
+    save_adapter(adapter, tmp_path / "a")
+    assert_equal(load_adapter(model, tmp_path / "a"), adapter)
+    tensors = tools.read_tensors(tmp_path / "a" / TENSORS)
+    assert tensors["base_model.model.lm_head.lora_A.weight"].shape == (3, 14)
+    assert tensors["base_model.model.lm_head.lora_B.weight"].shape == (37, 3)
+    assert "lm_head" in json.loads((tmp_path / "a" / SETTINGS).read_text())["target_modules"]
+
+
+def test_half_an_adapter_on_the_head_is_named(tools, model, tmp_path):
+    save_adapter(random_adapter(model.config, targets=("q", "head")), tmp_path / "a")
+    tensors = tools.read_tensors(tmp_path / "a" / TENSORS)
+    del tensors["base_model.model.lm_head.lora_B.weight"]
+    tools.write_tensors(tmp_path / "a" / TENSORS, tensors)
+    with pytest.raises(UserError, match=r"'lm_head\.lora_B\.weight' in .*, found no such tensor"):
+        load_adapter(model, tmp_path / "a")
+
+
+def test_a_head_saved_beside_its_adapter_must_be_the_bases(tools, model, tmp_path):
+    # PEFT writes it; with another head underneath the adapter would mean something else.
+    adapter = random_adapter(model.config, targets=("q", "head"))
+    save_adapter(adapter, tmp_path / "a")
+    tensors, key = tools.read_tensors(tmp_path / "a" / TENSORS), "base_model.model.lm_head.base_layer.weight"
+    own = np.asarray(head_table(model))
+    for copy in (own, own.astype(jnp.bfloat16)):
+        tools.write_tensors(tmp_path / "a" / TENSORS, tensors | {key: copy})
+        assert_equal(load_adapter(model, tmp_path / "a"), adapter)
+    for copy in (own + np.float32(0.01), own[:-1]):
+        tools.write_tensors(tmp_path / "a" / TENSORS, tensors | {key: copy})
+        with pytest.raises(UserError, match=r"expected the base's own head in 'base_model\.model\.lm_head"):
+            load_adapter(model, tmp_path / "a")
 
 
 def test_settings_say_what_was_trained(saved):
@@ -97,7 +144,8 @@ def test_target_without_any_tensor_is_named(tools, model, saved):
     [
         "base_model.model.model.layers.3.mlp.down_proj.lora_B.weight",  # one layer past the base
         "base_model.model.model.layers.1.self_attn.down_proj.lora_B.weight",
-        "base_model.model.lm_head.lora_A.weight",
+        "base_model.model.model.lm_head.lora_A.weight",
+        "base_model.model.model.layers.1.lm_head.lora_A.weight",
         "base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector.weight",
     ],
 )
