@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from canaryjax.inference.api import generate, logits, score
     from canaryjax.inference.records import Completion, TokenScores
     from canaryjax.weights.checkpoint import load_model
+    from canaryjax.weights.merged import save_merged
     from canaryjax.weights.peft import load_adapter, save_adapter
 
     __version__: str
@@ -24,6 +25,7 @@ _HOMES = {
     "Completion": "canaryjax.inference.records",
     "load_adapter": "canaryjax.weights.peft",
     "save_adapter": "canaryjax.weights.peft",
+    "save_merged": "canaryjax.weights.merged",
 }
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "load_model",
     "logits",
     "save_adapter",
+    "save_merged",
     "score",
     "stats",
 ]

@@ -68,7 +68,7 @@ def study_report(
         "config": config.model_dump(mode="json"),
         "config_hash": config_hash(config),
         "environment": provenance(config.model.dtype),
-        "model": base,
+        "model": {name: value for name, value in base.items() if name != "precision"},
         "statistic": {
             "primary": statistic.primary,
             "secondary": statistic.secondary,
@@ -88,7 +88,8 @@ def study_report(
         },
         "controls": study_controls(config, records, arms, null, by_score[statistic.primary]["tpr"]["threshold"]),
         "utility": _utility(groups, records),
-        "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own]),
+        "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own])
+        | {"bfloat16": base["precision"]},
         "canary": _canary(config, records),
         "data": _data(records, base, documents),
         "exploration": _exploration(records),

@@ -20,16 +20,23 @@ REMEDY = "remove it, and --resume trains that policy again"
 
 
 def keep_record(
-    run_dir: RunDirectory, record: dict[str, Any], pair_rows: Sequence[dict], adapter: Adapter | None
+    run_dir: RunDirectory,
+    record: dict[str, Any],
+    pair_rows: Sequence[dict],
+    adapter: Adapter | None,
+    rank_stabilised: bool = False,
 ) -> None:
-    """Writes a trial's files, its adapter where one is given; the record is last, since it says the trial is done."""
+    """Writes a trial's files, its adapter where one is given; the record is last, since it says the trial is done.
+
+    `rank_stabilised` is how the adapter's scale is written: with the alpha that the study was configured with.
+    """
     trial = record["trial"]
     if adapter is not None:
         folder = run_dir.path / ADAPTER.format(trial)
         if folder.is_dir():  # a chunk that was stopped before its records were whole is run again
             shutil.rmtree(folder)
         with run_dir.telling():
-            save_adapter(adapter, folder)
+            save_adapter(adapter, folder, rank_stabilised=rank_stabilised)
     pairs = write_parquet(run_dir, PAIRS.format(trial), pa.Table.from_pylist(list(pair_rows)))
     run_dir.write_sealed(RECORD.format(trial), record | {"pairs_sha256": hashlib.sha256(pairs).hexdigest()})
 

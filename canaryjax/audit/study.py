@@ -15,6 +15,7 @@ from canaryjax.audit.chunk_checkpoint import ChunkCheckpoints
 from canaryjax.audit.chunk_size import choose_chunks_at_once
 from canaryjax.audit.opening import CHECKPOINTS, open_study
 from canaryjax.audit.outcome import study_report
+from canaryjax.audit.precision import precision_residual
 from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
 from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_record, write_parquet
 from canaryjax.audit.stopwatch import Stopwatch
@@ -99,7 +100,8 @@ def run_study(
         with logging_to(run_dir, config.output.report_to, again, warm, progress.note) as log:
             base = _base(config, _laid_out(model, mesh), warm_examples, run_dir, resume, progress, log)
             base = _laid_out(base, mesh)  # a warm start made new arrays
-            run_dir.write_sealed(BASE, base.record)
+            precision = precision_residual(base.params, prepared.trials[first.trial], config)
+            run_dir.write_sealed(BASE, base.record | {"precision": precision})
             if _lacks(run_dir, *EVAL_FILES):
                 _write_first_pairs(run_dir, prepared.trials[first.trial])
             _run_chunks(config, run_dir, base, prepared, chunks, len(assignments), progress, log, profile)
@@ -238,10 +240,11 @@ def _write_first_pairs(run_dir: RunDirectory, trial) -> None:
 
 def _keep(config: AuditConfig, run_dir: RunDirectory, base: Base, result: Finished) -> None:
     adapter = result.adapter if config.output.save_adapters else None
+    stabilised = config.policy.lora.rank_stabilised
     if adapter is not None and base.warm_adapter is not None:
         # An adapter of the weights as they were loaded: a warm start is in it too (DECIDED, Models).
-        adapter = concatenate_adapters(base.warm_adapter, adapter)
-    keep_record(run_dir, result.record, result.pair_rows, adapter)
+        adapter, stabilised = concatenate_adapters(base.warm_adapter, adapter), False
+    keep_record(run_dir, result.record, result.pair_rows, adapter, stabilised)
 
 
 def _join(run_dir: RunDirectory, seed: int, assignments: Sequence[Assignment], records: Sequence[dict]) -> None:

@@ -71,7 +71,9 @@ def policy_settings(config: AuditConfig) -> GRPOSettings | PPOSettings:
 
 def adapter_settings(section: LoraConfig) -> AdapterSettings:
     """A LoRA section as the trainer takes it."""
-    return AdapterSettings(**section.model_dump())
+    return AdapterSettings(
+        section.rank, section.alpha, section.dropout, section.targets, rank_stabilised=section.rank_stabilised
+    )
 
 
 def optimizer_settings(section: OptimizerConfig) -> OptimizerSettings:

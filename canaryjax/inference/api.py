@@ -18,7 +18,6 @@ from canaryjax.inference.request import (
     Ids,
     Pair,
     as_entries,
-    check_adapter,
     check_ids,
     encode_pairs,
     encode_prompts,
@@ -27,7 +26,7 @@ from canaryjax.inference.request import (
 )
 from canaryjax.inference.sampling import SamplingSettings
 from canaryjax.keys import device_key
-from canaryjax.models.lora import Adapter
+from canaryjax.models.lora import Adapter, check_adapter
 from canaryjax.weights.checkpoint import LoadedModel
 
 MOST_LOGITS = 2**26  # floats of full logits that one batch of `logits` may hold: 256 MiB

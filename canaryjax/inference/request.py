@@ -10,8 +10,6 @@ import numpy as np
 from canaryjax.data.prompts import PromptParts
 from canaryjax.data.tokens import JointText, encode_joint_batch
 from canaryjax.errors import UserError
-from canaryjax.models.config import ModelConfig
-from canaryjax.models.lora import HEAD, Adapter, adapter_pairs, projection_shapes, target_shapes
 from canaryjax.weights.checkpoint import LoadedModel
 
 Ids = Sequence[int] | np.ndarray
@@ -61,31 +59,6 @@ def as_entries(given: Any, what: str, expected: str) -> list[Any]:
     if not listed or getattr(given, "ndim", 1) == 0:
         raise UserError(f"expected {what} as {expected}, found {_shown(given)}; pass a list")
     return list(given)
-
-
-def check_adapter(adapter: Any, config: ModelConfig) -> None:
-    """Raises UserError, naming the first array that does not fit, unless an adapter is None or belongs to the model."""
-    if adapter is None:
-        return
-    if not isinstance(adapter, Adapter):
-        raise UserError(f"expected an adapter from load_adapter, or None, found {_shown(adapter)}; load it first")
-    shapes = projection_shapes(config)
-    for name in adapter.layers:
-        if name not in shapes:
-            raise UserError(f"expected projections among {list(shapes)} in the adapter, found {name!r}; load it again")
-    for name, pair in adapter_pairs(adapter).items():
-        size_in, size_out = target_shapes(config)[name]
-        stack = () if name == HEAD else (config.num_layers,)
-        rank = pair.a.shape[-1] if pair.a.ndim else 0
-        for part, array, shape in (
-            ("a", pair.a, (*stack, size_in, rank)),
-            ("b", pair.b, (*stack, rank, size_out)),
-        ):
-            if array.shape != shape:
-                raise UserError(
-                    f"expected {name}.{part} of the adapter of shape {shape}, found {array.shape}; use the base it was "
-                    "trained on, and one policy at a time"
-                )
 
 
 def check_ids(ids: Any, vocab_size: int, what: str) -> np.ndarray:

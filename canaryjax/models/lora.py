@@ -1,6 +1,7 @@
 """LoRA adapters: small pytrees that live outside the model (Hu et al. 2021)."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -88,6 +89,30 @@ def init_adapter(
         a = jax.random.uniform(jax.random.fold_in(key, index), (*stack, size_in, rank), jnp.float32, -bound, bound)
         pairs[name] = LoraPair(a=a, b=jnp.zeros((*stack, rank, size_out), jnp.float32))
     return from_pairs(pairs, alpha / (rank**0.5 if rank_stabilised else rank))
+
+
+def check_adapter(adapter: Any, config: ModelConfig) -> None:
+    """Raises UserError, naming the first array that does not fit, unless an adapter is None or belongs to the model."""
+    if adapter is None:
+        return
+    if not isinstance(adapter, Adapter):
+        raise UserError(f"expected an adapter from load_adapter, or None, found {adapter!r:.80}; load it first")
+    shapes = target_shapes(config)
+    for name in adapter.layers:
+        if name not in PROJECTIONS:
+            raise UserError(
+                f"expected projections among {list(PROJECTIONS)} in the adapter, found {name!r}; load it again"
+            )
+    for name, pair in adapter_pairs(adapter).items():
+        size_in, size_out = shapes[name]
+        stack = () if name == HEAD else (config.num_layers,)
+        rank = pair.a.shape[-1] if pair.a.ndim else 0
+        for part, array, shape in (("a", pair.a, (*stack, size_in, rank)), ("b", pair.b, (*stack, rank, size_out))):
+            if array.shape != shape:
+                raise UserError(
+                    f"expected {name}.{part} of the adapter of shape {shape}, found {array.shape}; use the base it was "
+                    "trained on, and one policy at a time"
+                )
 
 
 def concatenate_adapters(first: Adapter, second: Adapter) -> Adapter:

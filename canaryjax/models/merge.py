@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from canaryjax.models.lora import HEAD, Adapter, adapter_pairs
+from canaryjax.models.lora import HEAD, Adapter, adapter_pairs, check_adapter
 from canaryjax.models.transformer import Transformer, head_table, parameter_arrays
 
 
@@ -22,7 +22,11 @@ def merge_adapter(model: Transformer, adapter: Adapter) -> tuple[Transformer, fl
     Returns:
       The merged model, and the largest absolute difference between a merged kernel and the exact float32 sum: 0 in
       float32, the rounding error in bfloat16.
+
+    Raises:
+      UserError: An adapter of another base, by the array that does not fit.
     """
+    check_adapter(adapter, model.config)
     config, arrays, residual = model.config, parameter_arrays(model), 0.0
     if adapter.head is not None:
         config = dataclasses.replace(config, tied=False)

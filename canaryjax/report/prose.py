@@ -121,9 +121,23 @@ def sure(report: Mapping[str, Any]) -> list[str]:
         )
     else:
         texts.append(f"The numerical noise floor is {MISSING}: {floor.get('reason') or 'it was not measured'}.")
+    texts.append(precision(report))
     if pick(report, "detection.ppv") and pick(report, "detection.ppv_at_fpr") is not None:
         texts.append("How far an alarm can be trusted also depends on how common violations are:")
     return texts
+
+
+def precision(report: Mapping[str, Any]) -> str:
+    """What computing in bfloat16 moved, or why nobody measured it."""
+    found = pick(report, "noise_floor.bfloat16", {})
+    if found.get("max_abs_nats") is None:
+        return f"bfloat16 against float32: not measured: {found.get('reason') or 'this run did not ask for it'}."
+    return (
+        "bfloat16 against float32, the base's own weights computed in both: a canary's log-probability differs by at "
+        f"most {number(found['max_abs_nats'])} nats (median {number(found['median_abs_nats'])}), a token of it by at "
+        f"most {number(found['max_abs_nats_per_token'])} (median {number(found['median_abs_nats_per_token'])}), and a "
+        f"pair's score by at most {number(found['max_abs_score'])}, over {number(found['pairs'])} pairs."
+    )
 
 
 def change(report: Mapping[str, Any], kind: str) -> list[str]:

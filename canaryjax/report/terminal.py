@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from canaryjax.report import tables
+from canaryjax.report import prose, tables
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import label, number, percent, pick
 from canaryjax.report.verdict import judge
@@ -26,6 +26,8 @@ def terminal_summary(report: Mapping[str, Any]) -> RenderableType:
         _facts("Detection", tables.detection(report).rows),
         _facts("Controls", tables.controls(report).rows),
     ]
+    if pick(report, "model.dtype") == "bfloat16":
+        parts.append(Text(prose.precision(report)))
     warnings = [str(text) for text in report.get("warnings") or ()]
     if warnings:
         parts.append(Text("\n".join(["Warnings", *(f"• {text}" for text in warnings)]), style="yellow"))

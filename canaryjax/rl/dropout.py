@@ -11,8 +11,8 @@ from canaryjax.models.lora import HEAD, Adapter, adapter_pairs, from_pairs
 def drop_inputs(adapter: Adapter, key: jax.Array, rate: float) -> Adapter:
     """The adapter with a random share of its input features dropped and the rest scaled up, for one training step.
 
-    Zeroing feature i of a projection's input is zeroing row i of `a`, so one mask `[l, in]` a projection, and one `[in]`
-    of the head, serves all tokens of the step. PEFT draws a mask for each token; the expectation is the same, the draws
+    Zeroing feature i of a projection's input is zeroing row i of `a`, so one mask `[l, in]` a projection, and `[in]` of
+    the head, serves all tokens of the step. PEFT draws a mask for each token; the expectation is the same, the draws
     fewer by the number of tokens. Only training calls this: scoring, sampling and references never do.
 
     Args:

@@ -1,8 +1,9 @@
 """Writes a model as an ordinary Hugging Face directory, the inverse of loading one."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from safetensors.numpy import save_file
 
@@ -82,6 +83,8 @@ def save_model(
     eos_ids: Sequence[int] = (),
     pad_id: int | None = None,
     metadata: dict[str, str] | None = None,
+    more_settings: Mapping[str, Any] | None = None,
+    files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Writes `config.json` and `model.safetensors`; the directory appears whole or not at all.
 
@@ -90,13 +93,17 @@ def save_model(
       directory: A new or empty directory; never the one the weights were read from.
       bos_id, eos_ids, pad_id: Recorded in `config.json`.
       metadata: Strings for the safetensors header.
+      more_settings: Entries of `config.json` that no configuration of ours holds.
+      files: Contents of more files by name, such as a tokenizer's.
 
     Raises:
       UserError: The directory holds something already.
     """
     directory = Path(directory).expanduser()
     tensors = dict(export_arrays(parameter_arrays(model), model.config, TABLES[model.config.family]))
-    settings = config_json(model.config, bos_id=bos_id, eos_ids=eos_ids, pad_id=pad_id)
+    settings = config_json(model.config, bos_id=bos_id, eos_ids=eos_ids, pad_id=pad_id) | dict(more_settings or {})
     with new_directory(directory) as partial:
         save_file(tensors, partial / "model.safetensors", metadata={"format": "pt", **(metadata or {})})
         (partial / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        for name, content in (files or {}).items():
+            (partial / name).write_bytes(content)

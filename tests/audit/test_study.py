@@ -5,16 +5,27 @@ import importlib.util
 import json
 import shutil
 
+import jax
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from canaryjax.audit import study
+from canaryjax.audit.assignment import assign_arms
+from canaryjax.audit.base import reserve_warm_start
+from canaryjax.audit.measure import plan_cells
+from canaryjax.audit.preflight import prepare_trials
+from canaryjax.audit.scoring import score_items
 from canaryjax.config import config_hash, load_config
+from canaryjax.data.loaders import load_examples
+from canaryjax.embedded.corpus import generate_examples
 from canaryjax.embedded.tokenizer import EOS_ID, PAD_ID, save_tokenizer
 from canaryjax.errors import UserError
+from canaryjax.models.lora import adapter_pairs
 from canaryjax.runlog import RunDirectory, Silence
+from canaryjax.weights.checkpoint import load_model
 from canaryjax.weights.export import save_model
+from canaryjax.weights.peft import load_adapter
 
 pytestmark = pytest.mark.slow
 SMALL = (
@@ -26,6 +37,8 @@ SMALL = (
     *("evaluation.placebos_same_form=2", "evaluation.placebos_other_form=2", "evaluation.utility_examples=3"),
     *("output.save_adapters=true", "output.sample_every=2"),
     *(["output.report_to=[tensorboard]"] if importlib.util.find_spec("tensorboardX") else []),
+    # The embedded model's head is tied: a warm start of the head unties it, and every policy adapts it further.
+    *("model.warm_start.lora.targets=[q,head]", "policy.lora.targets=[q,v,head]", "policy.lora.rank_stabilised=true"),
 )
 
 
@@ -110,6 +123,25 @@ def test_a_study_leaves_what_the_contract_names(whole):
         assert len(net["triggered"]) == len(net["clean"]) == 5
         expected = np.mean(net["triggered"]) - np.mean(net["clean"])
         assert row["scores"]["induced_net"] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_saved_policy_scores_as_the_study_says(config, whole):
+    # From the config through warm start, training and scoring to the file that PEFT reads: the head is in all of them.
+    model = load_model(config.model.path)
+    adapter = load_adapter(model, whole[0] / "adapters" / "trial-0000")
+    assert set(adapter_pairs(adapter)) == {"q", "v", "head"}
+    warm, own = config.model.warm_start.lora.rank, config.policy.lora.rank
+    assert adapter.head.b.shape == (warm + own, model.config.vocab_size)
+    assert min(np.abs(part).max() for part in (adapter.head.b[:warm], adapter.head.b[warm:])) > 1e-5
+    _, examples = reserve_warm_start(config, load_examples(config.data, config.study.seed, generate_examples))
+    assignments = assign_arms(config.study)[:1]
+    trial = prepare_trials(config, assignments, examples, model.tokenizer).trials[0]
+    items = [[cell.item for cell in plan_cells(trial, config)]]
+    found = score_items(model.params, jax.tree.map(lambda x: x[None], adapter), items, config.evaluation.batch_size)[0]
+    pairs = pq.read_table(whole[0] / "pairs.parquet").to_pylist()
+    wanted = np.array([row["logp"] for row in pairs if row["trial"] == 0])
+    tokens = np.array([row["tokens"] for row in pairs if row["trial"] == 0])
+    assert (np.abs(found - wanted) <= 1e-5 * np.maximum(1.0, np.abs(wanted)) * tokens).all()
 
 
 def test_a_stopped_study_ends_as_the_whole_one(config, whole, stopped):

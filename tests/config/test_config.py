@@ -15,7 +15,7 @@ from canaryjax.config.load import SHIPPED_CONFIGS
 from canaryjax.config.training import GRPOConfig, PPOConfig
 from canaryjax.errors import UserError
 from canaryjax.rl.ppo_settings import PPOSettings
-from canaryjax.rl.settings import GRPOSettings
+from canaryjax.rl.settings import AdapterSettings, GRPOSettings
 
 PACKAGE = Path(canaryjax.__file__).parent
 
@@ -74,6 +74,7 @@ def test_every_shipped_config_is_valid_and_named_once():
         ("data.rm_share=0.9", "rm_share \\+ eval_share"),
         ("policy.lora.targets=[q,q]", "targets"),
         ("policy.lora.targets=[query]", "policy.lora.targets"),
+        ("reward_model.lora.targets=[q,head]", "without head: a reward model reads no vocabulary; take it out"),
         ("name=a/b", "name"),
         ("reward_model.eval_batch_size=6", "multiple of the 8 responses"),
         ("reward_model.max_response_tokens=4096", "max_response_tokens below"),
@@ -183,8 +184,9 @@ RANGES = {
     "policy.optimizer.schedule": ("linear", "step"),
     "policy.lora.rank": (0, 1),
     "policy.lora.alpha": (0.0, 1.0),
+    "reward_model.lora.targets": (["down"], ["q", "head"]),
     "policy.lora.dropout": (-0.1, 0.0, 1.0),
-    "policy.lora.targets": (["q"], ["q", "q"], ["query"], []),
+    "policy.lora.targets": (["q"], ["q", "q"], ["query"], [], ["head"], ["q", "head"]),
     "reward_model.early_stopping_patience": (0, 1, None),
     "reward_model.center_coefficient": (-1.0, 0.0),
     "reward_model.epochs": (0, 1),
@@ -326,6 +328,12 @@ def test_what_is_meant_is_taken(tmp_path):
     (tmp_path / "open.yaml").write_text("canary:\n  rate: ???\n", encoding="utf-8")
     assert load_config(tmp_path / "open.yaml", ["canary.rate=0.125"]).canary.rate == 0.125
     assert (config.study.paired, config.statistic.prevalences, config.canary.contrast) == (True, (0.5, 0.25), None)
+
+
+def test_the_adapter_of_the_config_is_the_trainers():
+    config = load_config("quick", ["policy.lora.targets=[q,head]", "policy.lora.rank_stabilised=true"])
+    assert policy_settings(config).adapter == AdapterSettings(8, 16.0, 0.0, ("q", "head"), rank_stabilised=True)
+    assert not reward_settings(config).adapter.rank_stabilised
 
 
 def test_the_papers_tables_are_the_defaults():

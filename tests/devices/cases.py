@@ -7,6 +7,7 @@ under "<number>/<what>". XLA_FLAGS must say how many devices to simulate; with P
 one of several processes.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import numpy as np
 from canaryjax.audit.scoring import Item, score_items
 from canaryjax.inference.logprobs import token_logps
 from canaryjax.models.config import ModelConfig
-from canaryjax.models.lora import Adapter, LoraPair, projection_shapes
+from canaryjax.models.lora import HEAD, TARGETS, LoraPair, from_pairs, target_shapes
 from canaryjax.models.mesh import make_mesh
 from canaryjax.models.sharding import fetch, place_base, place_policies, place_rows
 from canaryjax.models.transformer import Transformer, parameter_shapes
@@ -60,12 +61,12 @@ def build(size):
 def policies_of(model):
     """Adapters far from zero, stacked."""
     rng = np.random.default_rng(1)
-    front = (POLICIES, model.config.num_layers)
-    layers = {
-        name: LoraPair(*(jnp.asarray(0.3 * rng.standard_normal((*front, *s)), "float32") for s in ((i, 3), (3, o))))
-        for name, (i, o) in projection_shapes(model.config).items()
-    }
-    return place_policies(model, Adapter(layers, scale=2.0))
+    pairs = {}
+    for name, (size_in, size_out) in target_shapes(model.config).items():
+        front = (POLICIES,) if name == HEAD else (POLICIES, model.config.num_layers)
+        draws = (0.3 * rng.standard_normal((*front, *s)) for s in ((size_in, 3), (3, size_out)))
+        pairs[name] = LoraPair(*(jnp.asarray(x, "float32") for x in draws))
+    return place_policies(model, from_pairs(pairs, 2.0))
 
 
 def rows_of(rng, shape, vocab):
@@ -97,17 +98,23 @@ def head(model, rows):
     """Log-probs and their gradient from a head that is gone through in chunks: three of each half of 26 entries."""
     rng = np.random.default_rng(3)
     hidden = rng.standard_normal((11, model.config.width)).astype(np.float32)
-    logps, gradient = jax.jit(chunked)(model, hidden, rng.integers(2, 26, 11))
-    return {"head": fetch(logps), "head gradient": fetch(gradient)}
+    logps, gradient = jax.jit(chunked)(model, policies_of(model), hidden, rng.integers(2, 26, 11))
+    return {"head": fetch(logps)} | named("head gradient", gradient)
 
 
-def chunked(model, hidden, ids):
-    def logps(hidden):
-        found = token_logps(model, None, hidden, ids, jnp.ones(len(ids), bool), chunk=5)
+def chunked(model, adapters, hidden, ids):
+    """Of all policies, on the same states: log-probs, and the gradients of the states and of the head's updates."""
+
+    def logps(hidden, head, adapter):
+        adapter = dataclasses.replace(adapter, head=head)
+        found = token_logps(model, adapter, hidden, ids, jnp.ones(len(ids), bool), chunk=5)
         return found.sum(), found
 
-    (_, found), gradient = jax.value_and_grad(logps, has_aux=True)(hidden)
-    return found, gradient
+    def one(adapter):
+        (_, found), gradients = jax.value_and_grad(logps, (0, 1), has_aux=True)(hidden, adapter.head, adapter)
+        return found, gradients
+
+    return jax.vmap(one)(adapters)
 
 
 def grpo(rows):
@@ -115,7 +122,7 @@ def grpo(rows):
     passes = 2 if rows % 2 == 0 else 1
     return GRPOSettings(
         generation_batch_size=rows * GROUP, train_batch_size=rows * GROUP // passes, grad_accumulation=passes,
-        num_generations=GROUP, max_completion_length=ANSWER, adapter=ADAPTER,
+        num_generations=GROUP, max_completion_length=ANSWER, adapter=dataclasses.replace(ADAPTER, targets=TARGETS),
         optimizer=OptimizerSettings(5e-4, "constant"),
     )  # fmt: skip
 
@@ -177,7 +184,7 @@ def collectives(model, rows):
     index = place_rows(model, np.arange(POLICIES * rows, dtype=np.int32).reshape(POLICIES, rows))
     step = model_reward_step(recipe).lower(model, None, scorers, state, prompts, index, keys)
     hidden, ids = np.zeros((11, model.config.width), np.float32), np.zeros(11, int)
-    over_head = jax.jit(chunked).lower(model, hidden, ids)
+    over_head = jax.jit(chunked).lower(model, policies_of(model), hidden, ids)
     return {"step": sent(step), "over head": sent(over_head)}
 
 

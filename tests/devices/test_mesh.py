@@ -12,7 +12,7 @@ from canaryjax.audit import chunk_size
 from canaryjax.audit.plan import KNOWN_SHAPES, Material, fitting_chunk, plan_study
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
-from canaryjax.models.lora import Adapter, LoraPair
+from canaryjax.models.lora import LoraPair, from_pairs
 from canaryjax.models.mesh import axis_size, make_mesh, mesh_of
 from canaryjax.models.sharding import SPLITS, parameter_split, place_base, place_policies, place_rows, policy_split
 from canaryjax.models.transformer import Block, Transformer, parameter_shapes
@@ -70,8 +70,8 @@ def test_heads_and_tables_are_cut_into_equal_parts_or_not_at_all(path, parts, sp
 
 
 def test_a_pair_is_split_as_its_kernel():
-    layers = {name: LoraPair(a=name + "a", b=name + "b") for name in ("q", "o", "k")}
-    tree = {"mu": Adapter(layers=layers), "count": "count"}
+    pairs = {name: LoraPair(a=name + "a", b=name + "b") for name in ("q", "o", "k", "head")}
+    tree = {"mu": from_pairs(pairs, 1.0), "count": "count"}
     found = {leaf: policy_split(path, QWEN, 4) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
     assert found == {
         "qa": P("policy"),
@@ -80,8 +80,15 @@ def test_a_pair_is_split_as_its_kernel():
         "ob": P("policy"),
         "ka": P("policy"),  # two key heads over four devices: the kernel is whole on each, and so is what it takes
         "kb": P("policy"),
+        "heada": P("policy"),
+        "headb": P("policy", None, "model"),  # no layers: ranks, then the vocabulary
         "count": P("policy"),
     }
+
+
+def test_a_head_that_devices_cannot_share_is_whole_and_so_is_its_update():
+    path = (jax.tree_util.GetAttrKey("head"), jax.tree_util.GetAttrKey("b"))
+    assert policy_split(path, QWEN, 7) == P("policy")
 
 
 def test_an_array_by_itself_is_split_by_policies():

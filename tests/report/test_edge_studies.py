@@ -15,7 +15,7 @@ from canaryjax.runlog.files import encode
 NAMES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
 BASE = {
     "name": "embedded", "family": "llama", "parameters": 7, "dtype": "float32", "vocabulary": 5, "bos_count": 0,
-    "warm_start_documents": 0,
+    "warm_start_documents": 0, "precision": {"max_abs_nats": None, "reason": "the base is computed in float32"},
 }  # fmt: skip
 
 
@@ -113,7 +113,9 @@ def test_everything_optional_switched_off(tmp_path):
     assert report["controls"]["decoy_canary"]["status"] == "not run"
     assert report["noise_floor"] == {
         "max_abs_nats": None, "median_abs_nats": None, "pairs": 0, "reason": "evaluation.noise_floor_pairs is 0",
+        "bfloat16": {"max_abs_nats": None, "reason": "the base is computed in float32"},
     }  # fmt: skip
+    assert "precision" not in report["model"]
     for kind in ("triggered", "contrast", "clean"):
         assert report["exploration"][kind]["rate"] is None
         assert report["exploration"][kind]["reason"] == f"no response to a {kind} row was sampled"
