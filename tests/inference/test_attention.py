@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from canaryjax.inference import attention
-from canaryjax.inference.attention import attend_causal, attend_continuations
+from canaryjax.inference.attention import attend_causal, attend_continuations, attend_step
 
 
 def textbook(q, k, v, allowed, config):
@@ -92,3 +92,20 @@ def test_long_contexts_have_a_bounded_number_of_blocks():
         parts = attention._blocks(s, 128)
         assert len(parts) <= 16
         assert [i for part in parts for i in range(part.start, part.stop)] == list(range(s))
+
+
+def test_scores_and_softmax_are_float32_under_bfloat16(tiny_model):
+    # Scores of 64 and 64.125, which are one number in bfloat16 (steps of 0.5 there): weights are 0.47 and 0.53.
+    config = tiny_model(num_heads=1, num_kv_heads=1, head_dim=2, attn_scale=1.0, dtype="bfloat16").config
+    q, keys, values = (jnp.array(x, jnp.bfloat16) for x in ([64, 0.125], [[1, 0], [1, 1]], [[0, 0], [1, 1]]))
+    anywhere, one = jnp.int32(2**30), jnp.array([1], jnp.int32)
+    k, v = keys[None, None], values[None, None]  # [b, k, s, h]
+    causal = attend_causal(jnp.stack([q, q])[None, :, None], k, v, anywhere, config)[0, 1, 0]
+    # The first key is the context's, the second the continuation's own.
+    parts = k[:, :, None, 1:], v[:, :, None, 1:], k[:, :, :1], v[:, :, :1]
+    own = attend_continuations(q[None, None, None, None], *parts, one, anywhere, 0, config)[0, 0, 0, 0]
+    turned = jnp.swapaxes(parts[0], -1, -2), parts[1], jnp.swapaxes(parts[2], -1, -2), parts[3]
+    step = attend_step(q[None, None, None], *turned, one, anywhere, jnp.int32(0), config)[0, 0, 0]
+    for found in (causal, own, step):
+        assert found.dtype == jnp.bfloat16
+        assert found.tolist() == [0.53125, 0.53125]

@@ -176,12 +176,19 @@ def test_bfloat16_model_has_no_positive_logp_and_no_kl_to_itself(tiny_model, tin
     assert float(out.max()) <= 0
 
 
-def test_float32_head_for_bfloat16_states(tiny_model):
+def test_float32_head_for_bfloat16_states(tiny_model, tiny_adapter):
     # Products of bfloat16 are exact in float32: the head must not round its sums back to bfloat16.
     model = tiny_model("plain", dtype="bfloat16", stddev=0.5)
     hidden = jax.random.normal(jax.random.key(0), (4, 26), jnp.bfloat16)
     wide = np.asarray(hidden, np.float64) @ np.asarray(model.embedding[...], np.float64).T
     np.testing.assert_allclose(head_logits(model, None, hidden), wide, rtol=1e-5, atol=1e-5)
+    # An update of 2^-12 of a logit is below bfloat16's steps: added in float32, the head keeps it.
+    adapter = tiny_adapter(model.config, 5, size=0.01)
+    assert adapter.head.a.dtype == jnp.float32
+    update = np.asarray(hidden, np.float64) @ np.asarray(adapter.head.a, np.float64) @ np.asarray(adapter.head.b)
+    logits = np.asarray(head_logits(model, adapter, hidden))
+    np.testing.assert_allclose(logits, wide + 1.7 * update, rtol=1e-5, atol=1e-5)
+    assert np.abs(1.7 * update).max() > 1e-3
 
 
 @pytest.mark.parametrize("backward", [False, True])

@@ -7,7 +7,16 @@ import ml_dtypes
 import numpy as np
 
 from canaryjax.models.config import ModelConfig
-from canaryjax.models.transformer import Block, Transformer, apply_block, embed, parameter_shapes, rms_norm, rope_tables
+from canaryjax.models.transformer import (
+    Block,
+    Transformer,
+    apply_block,
+    apply_rope,
+    embed,
+    parameter_shapes,
+    rms_norm,
+    rope_tables,
+)
 
 CONFIG = ModelConfig(
     **{"family": "gemma3", "vocab_size": 11, "width": 10, "num_layers": 1, "num_heads": 3, "num_kv_heads": 1},
@@ -76,6 +85,23 @@ def test_queries_and_keys_are_normalised_before_they_are_turned():
         plain = (h @ np.asarray(kernel[...], np.float64)).reshape(2, 5, heads, 6)
         np.testing.assert_allclose(seen[name], turned(by_hand_norm(plain, weight[...]), positions), atol=2e-5)
         assert np.abs(by_hand_norm(turned(plain, positions), weight[...]) - seen[name]).max() > 0.1
+
+
+def test_rotary_angles_are_float32_under_bfloat16():
+    # In bfloat16 position 10,007 is 9,984, 23 radians off at the first frequency.
+    config = dataclasses.replace(CONFIG, dtype="bfloat16")
+    tables = rope_tables(config, jnp.array([[10_007]]))[0]
+    assert tables.dtype == jnp.float32
+    angles = 10_007 / 53.0 ** (np.arange(3) / 3)
+    np.testing.assert_allclose(tables[:, 0, 0], [np.cos(angles), np.sin(angles)], atol=2e-3)
+
+
+def test_a_rotation_is_rounded_once():
+    # 1 * cos - 1 * sin is 2^-12 here; a cosine of bfloat16, or a product rounded before the difference, makes it 0.
+    table = jnp.array([0.5 + 2.0**-12, 0.5], jnp.float32).reshape(2, 1, 1, 1)
+    found = apply_rope(jnp.ones((1, 1, 1, 2), jnp.bfloat16), table)
+    assert found.dtype == jnp.bfloat16
+    assert found.ravel().tolist() == [2.0**-12, 1.0]
 
 
 def turned(x, positions):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from canaryjax.errors import UserError
 from canaryjax.models.lora import (
@@ -160,6 +161,38 @@ def test_another_base_is_named(tools, saved):
     other = tools.random_model(dataclasses.replace(tools.configs["qwen3"], width=22))
     with pytest.raises(UserError, match="lora_A"):
         load_adapter(other, saved)
+
+
+@pytest.mark.parametrize("change", [{"num_heads": 4}, {"num_layers": 4, "windows": (None,) * 4}, {"ff_dim": 29}])
+def test_an_adapter_of_another_shape_says_what_was_expected(tools, tmp_path, change):
+    own = dataclasses.replace(tools.configs["llama"], **change)
+    save_adapter(random_adapter(own, targets=("q", "down")), tmp_path / "a")
+    with pytest.raises(UserError, match=r"expected .*, found .*; .*use the base"):
+        load_adapter(tools.random_model(tools.configs["llama"]), tmp_path / "a")
+
+
+def test_an_adapter_for_another_vocabulary_is_named(tools, model, tmp_path):
+    save_adapter(random_adapter(dataclasses.replace(model.config, vocab_size=41), targets=("head",)), tmp_path / "a")
+    with pytest.raises(UserError, match=r"'base_model\.model\.lm_head\.lora_B.* of shape \(37, 3\), found \(41, 3\)"):
+        load_adapter(model, tmp_path / "a")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8", "float64"])
+def test_another_dtype_is_named(tools, model, saved, dtype):
+    tensors = {key: np.asarray(x, dtype) if key == KEY else x for key, x in tools.read_tensors(saved / TENSORS).items()}
+    save_file(tensors, saved / TENSORS)
+    kind = {"int32": "I32", "int8": "I8", "float64": "F64"}[dtype]
+    with pytest.raises(
+        UserError, match=rf"expected '.*lora_B.weight' as F32, F16 or BF16, found {kind} in .*; save it"
+    ):
+        load_adapter(model, saved)
+
+
+def test_a_directory_without_its_two_files_names_the_one_it_lacks(model, saved):
+    for name in (TENSORS, SETTINGS):
+        (saved / name).unlink()
+        with pytest.raises(UserError, match=rf"expected .*{name}.*; check the path"):
+            load_adapter(model, saved)
 
 
 def test_nan_is_named(tools, model, saved):
