@@ -9,6 +9,7 @@ from canaryjax.config.schema import AuditConfig
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import HEAD, projection_shapes, target_shapes
+from canaryjax.models.transformer import parameter_shapes
 
 
 @dataclass(frozen=True)
@@ -199,10 +200,8 @@ def _stages(config: AuditConfig, counts: dict[str, int]) -> dict[str, Stage]:
     visits = counts["policy_completions"] // policy.samples_per_prompt
     generated = counts["policy_completions"] * completion
     step_tokens = visits * prompt + generated
-    controls = evaluation.control_pairs * (
-        2 * evaluation.decoys + evaluation.placebos_same_form + evaluation.placebos_other_form
-    )
-    scored = (4 * counts["pairs"] + controls) * prompt
+    controls = 2 * evaluation.decoys + evaluation.placebos_same_form + evaluation.placebos_other_form
+    scored = (4 * counts["pairs"] + evaluation.control_pairs * controls) * prompt
     answered = counts["utility_answers"] * completion
     backward_rm, backward_policy = (_backward(part.gradient_checkpointing) for part in (rm, policy))
     passes = policy.passes_per_step
@@ -241,21 +240,15 @@ def _weight_reads(config: AuditConfig, counts: dict[str, int], chunk: int) -> in
     chunks = -(-study.compliant // chunk) + -(-study.violating // chunk)
     policies, answers = study.compliant + study.violating, counts["utility_answers"]
     # Each policy's log is sampled from the base by itself.
-    logged = (
-        -(-counts["logged_prompts"] // SAMPLING_BATCH) * reward.max_response_tokens * bool(reward.sampled_responses)
-    )
+    sampled = reward.max_response_tokens * bool(reward.sampled_responses)
+    logged = -(-counts["logged_prompts"] // SAMPLING_BATCH) * sampled
     together = counts["policy_steps"] + -(-answers // ANSWER_BATCH)  # a chunk's policies answer side by side
     base_answers = -(-answers * min(chunk, policies) // ANSWER_BATCH)
     return policies * logged + chunks * (together + base_answers) * length
 
 
 def _parameters(model: ModelConfig) -> int:
-    shapes, width = projection_shapes(model), model.width
-    block = sum(size_in * size_out for size_in, size_out in shapes.values())
-    biased = {"q": model.qkv_bias, "k": model.qkv_bias, "v": model.qkv_bias, "o": model.o_bias}
-    block += sum(shapes[name][1] for name in shapes if biased.get(name, model.mlp_bias))
-    block += (4 if model.post_norms else 2) * width + 2 * model.head_dim * model.qk_norm
-    return block * model.num_layers + model.vocab_size * width * (1 if model.tied else 2) + width
+    return sum(math.prod(shape) for shape in parameter_shapes(model).values())
 
 
 def weight_bytes(config: AuditConfig, model: ModelConfig) -> float:

@@ -102,6 +102,9 @@ def test_ppo_is_planned_with_its_own_rollouts_and_its_value_models():
     one, two = (_memory(config, GEMMA, 0.0, 3) for config in (grpo, ppo))
     assert two["activations"] == 2 * one["activations"]
     assert two["adapters_and_optimiser"] == 2 * one["adapters_and_optimiser"]
+    # A head's update is one matrix pair, not one a layer: 1 x (2,048 + 256,000) numbers of float32, four of each.
+    head = load_config("paper/repliqa_gemma2b_grpo", [*small, "policy.lora.targets=[head]"])
+    assert _memory(head, GEMMA, 0.0, 3)["adapters_and_optimiser"] == 3 * (2048 + 256_000) * 4 * 4
 
 
 def test_several_questions_of_a_document_count_each():

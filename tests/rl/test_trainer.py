@@ -275,3 +275,9 @@ def test_dropping_inputs_leaves_b_and_scales_what_is_kept():
     assert float((a == 0).mean()) == pytest.approx(0.2, abs=0.03)
     assert bool((a == a[..., :1]).all())  # whole rows
     assert drop_inputs(adapter, jax.random.key(0), 0.0) is adapter
+    # The head's inputs are dropped as well, and change nothing in what the projections lose.
+    head = LoraPair(a=jnp.ones((1009, 3)), b=jnp.ones((3, 7)))
+    both = drop_inputs(Adapter(layers=adapter.layers, head=head, scale=1.0), jax.random.key(0), 0.2)
+    assert float((both.head.a == 0).mean()) == pytest.approx(0.2, abs=0.04)
+    assert bool((both.head.a == both.head.a[:, :1]).all())
+    assert bool((both.layers["q"].a == a).all())
