@@ -95,7 +95,7 @@ def train_reward_models(
         training = _train(model, rows, plan, settings, keys_p, training, log, checkpoints, log_every)
     state, stopping = training.state, training.stopping
     trained = state.params if stopping is None else stopping.best
-    updates = fetch(state.step)
+    updates = np.asarray(fetch(state.step))
     if stopping is not None:
         updates = np.where(stopping.stopped_at < 0, updates, stopping.stopped_at)
     result: dict[str, Any] = {"valid": fetch(state.valid), "updates": updates}
