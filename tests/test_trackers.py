@@ -19,7 +19,7 @@ from canaryjax.runlog.mirror import mirroring, series
 from canaryjax.runlog.trackers import MODULES, TRACKERS, check_trackers
 
 ROWS = [
-    {"stage": "warm_start", "step": 5, "loss": 2.5, "valid": True},
+    {"policy": 0, "stage": "warm_start", "step": 5, "loss": 2.5, "valid": True},
     {"trial": 3, "stage": "reward_model", "step": 0, "loss": 0.75, "grad_norm": None},
     {"trial": 3, "stage": "reward_model_heldout", "heldout_auc": 0.875, "updates": 7},
     {"trial": 11, "stage": "grpo", "step": 0, "kl": 0.0, "valid": False},

@@ -25,7 +25,7 @@ ROLLOUTS = 100  # of a policy, for policies an hour
 NEVER = (2**30,)  # no end-of-sequence token: every completion runs to its full length
 COMPILED = "/jax/core/compile/backend_compile_duration"
 # Dense bfloat16 products without sparsity, operations a second, as NVIDIA states them.
-PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
+PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12}
 
 
 class LargePolicy:
@@ -135,8 +135,8 @@ class LargePolicy:
         return weights + cache * jnp.dtype(self.config.dtype).itemsize
 
     def _peak(self) -> float | None:
-        kind = jax.devices()[0].device_kind
-        return next((peak for name, peak in PEAKS.items() if name in kind), None)
+        words = f" {jax.devices()[0].device_kind} ".replace("-", " ")
+        return next((peak for name, peak in PEAKS.items() if f" {name} " in words), None)
 
 
 _scored = jax.jit(score_shared)

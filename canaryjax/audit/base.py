@@ -52,7 +52,7 @@ def load_base(config: AuditConfig) -> LoadedModel:
       UserError: No tokenizer or no end-of-sequence id: a study cannot do without.
     """
     # A base that is to be split may be too large for one device: it is read into the host's memory first.
-    host = jax.devices("cpu")[0] if config.study.mesh.model > 1 else None
+    host = _host() if config.study.mesh.model > 1 else None
     with jax.default_device(host):
         model = load_model(config.model.path, config.model.dtype)
     if model.tokenizer is None:
@@ -61,6 +61,16 @@ def load_base(config: AuditConfig) -> LoadedModel:
         raise UserError(f"expected an EOS id for {config.model.path}, found none; add generation_config.json")
     model.tokenizer.eos_ids = model.eos_ids
     return model
+
+
+def _host() -> jax.Device:
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise UserError(
+            "expected JAX's CPU backend, to read a base that is split over devices; found none; "
+            "add cpu to JAX_PLATFORMS (cuda,cpu)"
+        ) from error
 
 
 def reserve_warm_start(config: AuditConfig, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:

@@ -1,5 +1,6 @@
 """How a study's policies meet the machine: on which devices, how many together, and how many chunks at once."""
 
+import math
 from collections.abc import Mapping
 
 import jax
@@ -34,6 +35,8 @@ def choose_chunk_size(config: AuditConfig, shape: ModelConfig, mesh: Mapping[str
     if config.study.policies_per_chunk is not None:
         return config.study.policies_per_chunk
     free = free_memory()
+    if jax.default_backend() == "cpu":
+        free /= math.prod(mesh.values())  # simulated devices share the machine's memory
     if mesh["model"] > 1:  # each device's part of the base is not there yet
         free -= weight_bytes(config, shape) / mesh["model"]
     return fitting_chunk(config, shape, free, most_together(jax.default_backend() == "cpu", shape), mesh["policy"])

@@ -285,16 +285,18 @@ def fitting_chunk(config: AuditConfig, model: ModelConfig, free: float, most: in
 def _memory(config: AuditConfig, model: ModelConfig, weights: float, policies: int) -> dict[str, float]:
     policy, lora = config.policy, config.policy.lora
     sizes = {name: (1 if name == HEAD else model.num_layers) * sum(s) for name, s in target_shapes(model).items()}
-    adapter = lora.rank * sum(sizes[name] for name in lora.targets)
+    ppo = policy.algorithm == "ppo"
+    carriers = [*lora.targets, *(name for name in lora.targets if ppo and name != HEAD)]  # a value model has no logits
+    adapter = lora.rank * sum(sizes[name] for name in carriers)
     rows = policy.train_batch_size // policy.samples_per_prompt
     tokens = rows * policy.max_prompt_length + policy.train_batch_size * policy.max_completion_length
-    trained = 2 if policy.algorithm == "ppo" else 1  # a value model beside each policy, of its size
+    trained = 2 if ppo else 1  # a value model goes through the base beside each policy
     per_value = 2 if config.model.dtype == "bfloat16" else 4
     # Kept for the backward pass, a token and layer: about 14 width-sized and 3 feed-forward-sized values; 1 with remat.
     kept = model.width if policy.gradient_checkpointing else 14 * model.width + 3 * model.ff_dim
     return {
         "base": weights,
-        "adapters_and_optimiser": trained * policies * adapter * 4 * 4.0,  # weights, gradient and two moments, float32
+        "adapters_and_optimiser": policies * adapter * 4 * 4.0,  # weights, gradient and two moments, float32
         "activations": float(trained * policies * tokens * model.num_layers * kept * per_value),
         "logits_chunk": 4.0 * policy.train_batch_size * policy.max_completion_length * 8192,
     }

@@ -3,11 +3,13 @@
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from canaryjax.audit.chunk_size import free_memory
 from canaryjax.audit.measure import Cell, plan_cells, query_mode
+from canaryjax.audit.plan import MEMORY_SHARE
 from canaryjax.audit.scoring import score_items
 from canaryjax.audit.trial import Trial
 from canaryjax.config import AuditConfig
@@ -40,7 +42,9 @@ def precision_residual(model: Transformer, trial: Trial, config: AuditConfig) ->
     cells = [c for c in plan if c.trigger_kind == "real" and c.query_mode == query_mode(config)][: 2 * limit]
     items, batch = [[cell.item for cell in cells]], config.evaluation.batch_size
     rounded = score_items(model, None, items, batch)[0]
-    exact = score_items(_in_float32(model), None, items, batch)[0]
+    # By default an accelerator rounds the factors of a float32 product.
+    with jax.default_matmul_precision("highest"):
+        exact = score_items(_in_float32(model), None, items, batch)[0]
     return _summary(cells, rounded - exact)
 
 
@@ -65,8 +69,11 @@ def _hindrance(model: Transformer, limit: int) -> str | None:
         return "evaluation.noise_floor_pairs is 0"
     needed = 4.0 * sum(x.size for x in parameter_arrays(model).values()) / axis_size(model, "model")
     free = free_memory()
-    if needed > free:
-        return f"a float32 copy of the base takes {needed / 1e9:.3g} GB a device, {free / 1e9:.3g} GB are free"
+    if needed > MEMORY_SHARE * free:  # what scoring with it takes comes on top
+        return (
+            f"a float32 copy of the base takes {needed / 1e9:.3g} GB a device, more than {MEMORY_SHARE:.0%} of the "
+            f"{free / 1e9:.3g} GB that are free"
+        )
     return None
 
 

@@ -159,7 +159,8 @@ def _train_warm_start(
         assert base.warm_adapter is not None
         log.finish([None])
         with run_dir.telling():
-            save_adapter(base.warm_adapter, run_dir.path / WARM_START)
+            lora = config.model.warm_start.lora
+            save_adapter(base.warm_adapter, run_dir.path / WARM_START, rank_stabilised=lora.rank_stabilised)
         checkpoints.discard()
     return base
 

@@ -63,9 +63,12 @@ def product(hidden: jax.Array, table: jax.Array) -> jax.Array:
     if hidden.dtype != table.dtype:
         hidden, table = hidden.astype(jnp.float32), table.astype(jnp.float32)
     return jax.lax.dot_general(
-        hidden, table, (((1,), (1,)), ((), ())) if hidden.ndim == 2 else (((hidden.ndim - 1,), (1,)), ((), ())),
-        precision=jax.lax.Precision.HIGHEST, preferred_element_type=jnp.float32,
-    )  # fmt: skip
+        hidden,
+        table,
+        (((hidden.ndim - 1,), (1,)), ((), ())),
+        precision=jax.lax.Precision.HIGHEST,
+        preferred_element_type=jnp.float32,
+    )
 
 
 def _chunk(hidden, head, update, ids, start, law):

@@ -90,6 +90,7 @@ def train_reward_models(
     rows = _balanced(rows) if settings.balance else rows
     fresh = _new_training(settings, len(plan.batches), model, keys_p)
     training = _placed(model, restored(checkpoints, fresh, len(plan.batches)))
+    del fresh  # as large as the training's state
     rows, keys_p = place_policies(model, (rows, keys_p))
     if not training.ended:
         training = _train(model, rows, plan, settings, keys_p, training, log, checkpoints, log_every)

@@ -85,9 +85,10 @@ def train_policies(
     recipe = Recipe(settings, tuple(eos_ids), len(batches))
     learned = rewards if isinstance(rewards, RewardModel) else None
     fresh = _new_state(recipe, model, initial_adapter, learned, keys_p)
-    state = restored(checkpoints, fresh, len(batches))
+    state = place_policies(model, restored(checkpoints, fresh, len(batches)))
+    del fresh  # as large as the state
     prompts = jax.tree.map(jnp.asarray, prompts)  # moved to the device once
-    state, prompts, keys_p = place_policies(model, (state, prompts, keys_p))
+    prompts, keys_p = place_policies(model, (prompts, keys_p))
     advance = _advance_with(rewards, model, reference_adapter, prompts, recipe, keys_p)
     metrics = MetricLog(log, "ppo" if isinstance(settings, PPOSettings) else "grpo", log_every)
 

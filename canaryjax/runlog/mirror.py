@@ -11,7 +11,7 @@ from canaryjax.runlog.directory import RunDirectory
 from canaryjax.runlog.trackers import TRACKERS, Place, TensorBoard, Tracker
 
 REPORTED = "reported.json"
-KEYS = ("trial", "stage", "step", "updates", "non_finite")  # of a row: what is not a metric
+KEYS = ("trial", "policy", "stage", "step", "updates")  # of a row: what is not a metric
 
 
 def series(row: Mapping[str, Any]) -> tuple[str, str, int, dict[str, float]]:
@@ -51,18 +51,20 @@ class Mirror:
 
     def finish(self, trials: Sequence[int | None]) -> None:
         """Ends the runs of policies whose training is over; None is the base."""
-        self._finish({policy_name(trial) for trial in trials})
+        with self._lock:
+            self._end({policy_name(trial) for trial in trials})
 
     def close(self) -> None:
-        """Ends all that is open."""
-        self._finish(set(self._policies))
-
-    def _finish(self, policies: set[str]) -> None:
+        """Ends all that is open, for good."""
         with self._lock:
-            for policy in sorted(policies & self._policies):
-                self._policies.remove(policy)
-                for name in list(self._trackers):
-                    self._call(name, "finish", policy)
+            self._end(self._policies)
+            self._trackers.clear()  # threads that a stop has left behind log to the file alone
+
+    def _end(self, policies: set[str]) -> None:
+        for policy in sorted(policies & self._policies):
+            self._policies.remove(policy)
+            for name in list(self._trackers):
+                self._call(name, "finish", policy)
 
     def _call(self, name: str, method: str, *args: Any) -> None:
         try:
