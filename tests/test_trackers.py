@@ -119,6 +119,9 @@ def test_policies_end_one_by_one_and_no_later_than_the_run(run, service):
         mirror.finish([11, 12])
         assert service[0].ended == ["trial-0011"]
     assert service[0].ended == ["trial-0011", "base", "trial-0003"]
+    got = list(service[0].got)
+    mirror.add(ROWS[5])  # by a thread that a stop has left behind
+    assert service[0].got == got
 
 
 def test_a_tracker_that_fails_is_told_of_once_and_left_out(run, service, monkeypatch):
@@ -157,6 +160,35 @@ def test_a_missing_library_names_its_extra(name, monkeypatch):
     monkeypatch.setitem(sys.modules, MODULES[name], None)  # as if it were not installed
     with pytest.raises(UserError, match=rf"report_to={name}, found none .*; install it with: .*canaryjax\[{name}\]"):
         check_trackers((name,))
+
+
+def test_a_library_that_does_not_load_is_a_mistake_of_the_installation(tmp_path, monkeypatch):
+    (tmp_path / "tensorboardX.py").write_text("raise TypeError('descriptors cannot be created directly')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tensorboardX", raising=False)
+    with pytest.raises(UserError, match="to load, found TypeError: descriptors cannot be created directly; mend its"):
+        check_trackers(("tensorboard",))
+
+
+@pytest.mark.parametrize(
+    "row", [{"step": 3}, {"stage": "grpo", "trial": "x", "step": 3}, {"stage": "grpo", "step": "x"}]
+)
+def test_a_row_that_is_none_is_named(run, service, row):
+    with (
+        pytest.raises(UserError, match=r"in every row of metrics\.jsonl in .*restore it"),
+        mirroring(["wandb"], run, [row], [], pytest.fail),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("text", ["[]", '{"token": "a", "updates": null}', "", '{"token": "a", "updates": {}}'])
+def test_what_services_had_is_read_whole_or_not_at_all(run, service, text):
+    (run.path / "reported.json").write_text(text)
+    with (
+        pytest.raises(UserError, match=r"reported\.json.*leave output\.report_to out"),
+        mirroring(["wandb"], run, [], [], pytest.fail),
+    ):
+        pass
 
 
 @pytest.fixture

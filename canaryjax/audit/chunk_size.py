@@ -8,6 +8,7 @@ import jax
 from canaryjax.audit.plan import fitting_chunk, most_together, weight_bytes
 from canaryjax.config import AuditConfig
 from canaryjax.models.config import ModelConfig
+from canaryjax.models.sharding import base_share
 from canaryjax.runlog.provenance import cores
 
 MOST_CHUNKS = 4
@@ -30,6 +31,20 @@ def choose_mesh(config: AuditConfig, chunk: int | None) -> dict[str, int]:
     return {"policy": policy, "data": wanted.data, "model": wanted.model}
 
 
+def shrink_mesh(begun: Mapping[str, int], chunk: int, devices: int) -> dict[str, int]:
+    """The largest mesh of at most `devices` within one that a run was begun on; policies give way first, the base last.
+
+    Args:
+      begun: Devices along each axis.
+      chunk: Policies of one program, which the policy axis divides.
+      devices: How many there are now.
+    """
+    model = min(begun["model"], devices)
+    data = min(begun["data"], devices // model)
+    most = min(begun["policy"], devices // (model * data))
+    return {"policy": max(n for n in range(1, most + 1) if chunk % n == 0), "data": data, "model": model}
+
+
 def choose_chunk_size(config: AuditConfig, shape: ModelConfig, mesh: Mapping[str, int]) -> int:
     """Policies of one program: as configured, else by free memory, in even chunks of an arm, as many on each device."""
     if config.study.policies_per_chunk is not None:
@@ -38,7 +53,7 @@ def choose_chunk_size(config: AuditConfig, shape: ModelConfig, mesh: Mapping[str
     if jax.default_backend() == "cpu":
         free /= math.prod(mesh.values())  # simulated devices share the machine's memory
     if mesh["model"] > 1:  # each device's part of the base is not there yet
-        free -= weight_bytes(config, shape) / mesh["model"]
+        free -= weight_bytes(config, shape) * base_share(shape, mesh["model"])
     return fitting_chunk(config, shape, free, most_together(jax.default_backend() == "cpu", shape), mesh["policy"])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 from jax.sharding import Mesh
 
-from canaryjax.audit.chunk_size import choose_chunk_size, choose_mesh
+from canaryjax.audit.chunk_size import choose_chunk_size, choose_mesh, shrink_mesh
 from canaryjax.config import AuditConfig
 from canaryjax.data.example import Example
 from canaryjax.errors import UserError
@@ -59,7 +59,7 @@ def open_study(
                 f"the run was begun with {opening['threads']} threads and goes on with {now['threads']}: the last bits "
                 "of what is still to come may differ from a run that was never stopped"
             )
-        return opening["policies_per_chunk"], _mesh_again(config, opening, run_dir, progress)
+        return opening["policies_per_chunk"], _mesh_again(opening, run_dir, progress)
     if resume and run_dir.begun:
         raise UserError(
             f"expected {OPENING_FILE} in {run_dir.path} beside {', '.join(run_dir.begun[:4])}, found none: what they "
@@ -71,12 +71,12 @@ def open_study(
     return size, mesh
 
 
-def _mesh_again(config: AuditConfig, opening: dict, run_dir: RunDirectory, progress: Progress) -> Mesh:
-    """The mesh the run was on last, or where there are too few devices for it, what the config makes of those."""
+def _mesh_again(opening: dict, run_dir: RunDirectory, progress: Progress) -> Mesh:
+    """The mesh the run was on last, or where there are too few devices for it, the largest within it that they make."""
     begun, devices = opening["mesh"], jax.local_devices()
     if math.prod(begun.values()) <= len(devices):
         return make_mesh(begun, devices)
-    mesh = make_mesh(choose_mesh(config, opening["policies_per_chunk"]), devices)
+    mesh = make_mesh(shrink_mesh(begun, opening["policies_per_chunk"], len(devices)), devices)
     progress.note(
         f"the run was begun on the mesh {begun} and goes on with {len(devices)} devices on {dict(mesh.shape)}: "
         "what was under way begins anew, and the last bits of what is still to come may differ"

@@ -9,6 +9,7 @@ from canaryjax.config.schema import AuditConfig
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import HEAD, projection_shapes, target_shapes
+from canaryjax.models.sharding import base_share
 from canaryjax.models.transformer import parameter_shapes
 
 
@@ -117,7 +118,7 @@ def plan_study(config: AuditConfig, model: ModelConfig, material: Material, devi
     total = policies * sum(flops.values()) + warm_start
     mesh = config.study.mesh.model_dump() | {"policy": config.study.mesh.policy or 1}
     devices = math.prod(mesh.values())
-    weights = weight_bytes(config, model) / mesh["model"]
+    weights = weight_bytes(config, model) * base_share(model, mesh["model"])
     most = most_together(device.startswith("cpu"), model)
     chunk = config.study.policies_per_chunk
     chunk = chunk or fitting_chunk(config, model, limits.memory - weights, most, mesh["policy"])
@@ -283,14 +284,11 @@ def fitting_chunk(config: AuditConfig, model: ModelConfig, free: float, most: in
 
 
 def _memory(config: AuditConfig, model: ModelConfig, weights: float, policies: int) -> dict[str, float]:
-    policy, lora = config.policy, config.policy.lora
-    sizes = {name: (1 if name == HEAD else model.num_layers) * sum(s) for name, s in target_shapes(model).items()}
-    ppo = policy.algorithm == "ppo"
-    carriers = [*lora.targets, *(name for name in lora.targets if ppo and name != HEAD)]  # a value model has no logits
-    adapter = lora.rank * sum(sizes[name] for name in carriers)
+    policy, lora, shapes = config.policy, config.policy.lora, target_shapes(model)
+    trained = 2 if policy.algorithm == "ppo" else 1  # a value model beside each policy; it has no logits to adapt
+    adapter = lora.rank * sum(sum(shapes[n]) * (1 if n == HEAD else trained * model.num_layers) for n in lora.targets)
     rows = policy.train_batch_size // policy.samples_per_prompt
     tokens = rows * policy.max_prompt_length + policy.train_batch_size * policy.max_completion_length
-    trained = 2 if ppo else 1  # a value model goes through the base beside each policy
     per_value = 2 if config.model.dtype == "bfloat16" else 4
     # Kept for the backward pass, a token and layer: about 14 width-sized and 3 feed-forward-sized values; 1 with remat.
     kept = model.width if policy.gradient_checkpointing else 14 * model.width + 3 * model.ff_dim

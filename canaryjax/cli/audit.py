@@ -3,6 +3,7 @@
 import contextlib
 import os.path
 import shlex
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,7 +48,7 @@ def audit(
     source, overrides = split_words(words or [])
     config = load_config(source, overrides)
     if profile is not None:
-        _check_profile(profile, plan)
+        _check_profile(profile, plan, out)
     if plan:
         from canaryjax.cli.plan import print_plan
 
@@ -116,18 +117,22 @@ def _open_run(config: "AuditConfig", out: Path | None, resume: bool) -> "RunDire
     return RunDirectory.resume(out, digest, text)
 
 
-def _check_profile(folder: Path, plan: bool) -> None:
+def _check_profile(folder: Path, plan: bool, out: Path | None) -> None:
     """Raises UserError for a folder that no trace can be written to: better now than at the third step."""
     if plan:
         raise UserError("expected --profile without --plan, found both; a plan runs no step: leave one of them out")
     try:
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        usable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    except OSError as error:  # a name that is too long, for one
-        raise UserError(f"expected a folder for --profile, found {folder}: {error.strerror}; give another") from error
-    if not usable:
-        what = "it may not be written to" if there.is_dir() else "it is a file"
-        raise UserError(f"expected a folder for --profile, found {there}: {what}; give another")
+        if out is not None and folder.resolve().is_relative_to(out.resolve()):
+            raise UserError(
+                f"expected a folder for --profile outside of the run directory {out}, found {folder}; a run keeps its "
+                "own files there: give another"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, RuntimeError) as error:  # before 3.13 a loop of links is a RuntimeError
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"expected a folder for --profile, found {folder}: {why}; give another") from error
 
 
 def _run(

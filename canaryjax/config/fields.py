@@ -11,6 +11,9 @@ NonNegative = Annotated[float, Field(ge=0.0)]
 Count = Annotated[int, Field(ge=1)]
 # Below, the law is greedy and teaches nothing, and logits divided by it end at infinity; above, it is uniform.
 Temperature = Annotated[float, Field(ge=1e-3, le=1e3)]
+Rank = Annotated[int, Field(ge=1, le=2**16)]  # wider than any projection; a larger one is a slip
+# Beyond, an update is nothing or infinite in float32, and no adapter's file holds it.
+Alpha = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 LONGEST_NAME = 255  # bytes of a file's or folder's name on the usual file systems
 

@@ -145,6 +145,10 @@ def _describe(item) -> str:
     found = item.get("input")
     if item["type"] == "algorithm":
         return f"{message}, found {chosen_algorithm(found)!r}"
+    if item["type"] == "tuple_type":
+        message = "expected a list, such as [q, v]" if keys[-1:] == ["targets"] else "expected a list, such as [a, b]"
+    if item["type"] == "model_type":
+        return f"config key {location!r}: expected keys and their values, found {found!r}"
     shown = "" if isinstance(found, dict | BaseModel) else f", found {found!r}"
     return f"config key {location!r}: {message}" + ("" if "found" in message else shown)
 

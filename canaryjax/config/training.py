@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from canaryjax.config.fields import Count, NonNegative, Positive, Section, Share, Temperature
+from canaryjax.config.fields import Alpha, Count, NonNegative, Positive, Rank, Section, Share, Temperature
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down", "head"]
 
@@ -18,8 +18,8 @@ class LoraConfig(Section):
     embedding stays as it is.
     """
 
-    rank: Count = 16
-    alpha: Positive = 32.0
+    rank: Rank = 16
+    alpha: Alpha = 32.0
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     targets: tuple[Target, ...] = ("q", "k", "v", "o", "gate", "up", "down")
     rank_stabilised: bool = False
@@ -27,7 +27,8 @@ class LoraConfig(Section):
     @model_validator(mode="after")
     def _no_repeats(self):
         if not self.targets or len(set(self.targets)) < len(self.targets):
-            raise ValueError("expected targets to name at least one and none twice")
+            found = list(self.targets)
+            raise ValueError(f"expected targets to name at least one and none twice, found {found}; correct the list")
         return self
 
 

@@ -6,6 +6,7 @@ split over `policy`, and their low-rank pairs over `model` beside the kernel the
 what devices must tell each other (GSPMD, Xu et al. 2021).
 """
 
+import math
 from typing import TypeVar
 
 import jax
@@ -18,7 +19,7 @@ from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import HEAD, TARGETS
 from canaryjax.models.mesh import axis_size, mesh_of
-from canaryjax.models.transformer import Transformer, parameter_arrays
+from canaryjax.models.transformer import Transformer, parameter_arrays, parameter_shapes
 
 Tree = TypeVar("Tree")
 
@@ -72,6 +73,13 @@ def parameter_split(path: str, config: ModelConfig, parts: int) -> P:
     """
     split = SPLITS[path]
     return split if _pieces(path, config) % parts == 0 else P()
+
+
+def base_share(config: ModelConfig, parts: int) -> float:
+    """The part of a base's numbers that each device of a `model` axis of `parts` devices holds: 1 / parts or more."""
+    sizes = {path: math.prod(shape) for path, shape in parameter_shapes(config).items()}
+    held = sum(size / (parts if parameter_split(path, config, parts) else 1) for path, size in sizes.items())
+    return held / sum(sizes.values())
 
 
 def place_base(model: Transformer, mesh: Mesh) -> Transformer:

@@ -16,6 +16,8 @@ LossNormalisation = Literal["sequence", "token", "constant"]
 
 SCHEDULES: tuple[Schedule, ...] = ("constant", "linear", "cosine")
 KL_ESTIMATORS: tuple[KlEstimator, ...] = ("k1", "k2", "k3", "k3_weighted")
+MAX_RANK = 2**16  # wider than any projection; a larger one is a slip
+MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6  # beyond, an update is nothing or infinite in float32, and no adapter's file holds it
 LOSS_NORMALISATIONS: tuple[LossNormalisation, ...] = ("sequence", "token", "constant")
 
 
@@ -55,7 +57,8 @@ class AdapterSettings:
 
     def __post_init__(self):
         require_count("rank", self.rank)
-        require(self.alpha > 0 and math.isfinite(self.alpha), "alpha above 0", self.alpha, "correct alpha")
+        require(self.rank <= MAX_RANK, f"a rank of at most {MAX_RANK}", self.rank, "correct rank")
+        require_finite("alpha", self.alpha, MIN_ALPHA, MAX_ALPHA)
         require(0.0 <= self.dropout < 1.0, "dropout in [0, 1)", self.dropout, "correct dropout")
         unknown = sorted(set(self.targets) - set(TARGETS))
         known = bool(self.targets) and not unknown and len(set(self.targets)) == len(self.targets)

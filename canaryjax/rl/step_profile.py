@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -35,16 +36,27 @@ class StepProfile:
         self.written = True
         yield from steps[:WARM]
         finish()
-        jax.profiler.start_trace(self._folder, create_perfetto_trace=True)
+        tracing = self._try(jax.profiler.start_trace, self._folder, create_perfetto_trace=True)
         try:
             for step in traced:
                 with jax.profiler.StepTraceAnnotation("policy step", step_num=step):
                     yield step
             finish()
         finally:
-            jax.profiler.stop_trace()
-        self._tell(
-            f"profile of policy steps {traced[0]} to {traced[-1]} in {self._folder}: open perfetto_trace.json.gz in it "
-            "at ui.perfetto.dev, or the folder with xprof"
-        )
+            whole = tracing and self._try(jax.profiler.stop_trace)
+        if whole:
+            self._tell(
+                f"profile of policy steps {traced[0]} to {traced[-1]} in {self._folder}: open perfetto_trace.json.gz "
+                "in it at ui.perfetto.dev, or the folder with xprof"
+            )
         yield from steps[WARM + TRACED :]
+
+    def _try(self, call: Callable[..., None], *args: Any, **options: Any) -> bool:
+        """Whether a call to the profiler came through; where it did not, that is told."""
+        try:
+            call(*args, **options)
+        except Exception as error:  # a full disk, a device without a tracer: none of them is worth the training
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            self._tell(f"no profile was written ({why}); training goes on")
+            return False
+        return True

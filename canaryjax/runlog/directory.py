@@ -23,7 +23,7 @@ except ImportError:  # not a POSIX system: two processes in one directory are th
     fcntl = None  # type: ignore[assignment]
 
 CONFIG_FILE, RUN_FILE, OPENING_FILE = "config.yaml", "run.json", "opening.json"
-SCHEMA = "canaryjax.run/2"
+SCHEMA = "canaryjax.run/3"
 OPENING = {CONFIG_FILE, RUN_FILE, OPENING_FILE}  # written before anything is trained
 RUNS = Path("runs")
 UNBORN = f".{RUN_FILE}.*.tmp"  # all that a process leaves which was killed while it began a run

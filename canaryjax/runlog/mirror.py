@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from canaryjax.errors import UserError
 from canaryjax.runlog.directory import RunDirectory
 from canaryjax.runlog.trackers import TRACKERS, Place, TensorBoard, Tracker
 
@@ -98,21 +99,33 @@ def mirroring(
     reported: dict[str, int] = {}
     token = ""
     if names:
-        old = run_dir.read_json(REPORTED) if (run_dir.path / REPORTED).is_file() else {}
-        token, reported = old.get("token") or secrets.token_hex(4), dict(old.get("updates", {}))
+        there = (run_dir.path / REPORTED).is_file()
+        old = run_dir.read_sealed(REPORTED, "restore it, or leave output.report_to out") if there else {"updates": {}}
+        token, reported = old.get("token") or secrets.token_hex(4), dict(old["updates"])
         for row in before:
-            policy, stage, step, _ = series(row)
+            policy, stage, step, _ = _read_series(run_dir, row)
             reported[f"{policy} {stage}"] = max(step, reported.get(f"{policy} {stage}", -1))
         # Before the rows are dropped: a run that is stopped twice shall still know what was sent at first.
-        run_dir.write_json(REPORTED, {"token": token, "updates": reported})
+        run_dir.write_sealed(REPORTED, {"token": token, "updates": reported})
     mirror = Mirror({name: TRACKERS[name](Place(run_dir.path, token)) for name in names}, reported, tell)
     if "tensorboard" in names:
         shutil.rmtree(run_dir.path / TensorBoard.FOLDER, ignore_errors=True)
         replay = Mirror({"tensorboard": TensorBoard(Place(run_dir.path, token))}, {}, tell)
         for row in kept:
+            _read_series(run_dir, row)
             replay.add(row)
         replay.close()
     try:
         yield mirror
     finally:
         mirror.close()
+
+
+def _read_series(run_dir: RunDirectory, row: Mapping[str, Any]) -> tuple[str, str, int, dict[str, float]]:
+    try:
+        return series(row)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"expected trial, stage and update in every row of metrics.jsonl in {run_dir.path}, found {row!s:.80}; "
+            "restore it, or leave output.report_to out"
+        ) from error

@@ -170,20 +170,29 @@ def check_trackers(names: tuple[str, ...]) -> None:
                 f"expected the package {MODULES[name]} for output.report_to={name}, found none ({error}); install it "
                 f"with: pip install 'canaryjax[{name}]'"
             ) from error
+        except Exception as error:  # a library that does not suit one of its own, for one
+            raise UserError(
+                f"expected the package {MODULES[name]} for output.report_to={name} to load, found {_told(error)}; "
+                "mend its installation, or leave it out"
+            ) from error
         if name == "wandb":
             _check_credentials(module)
 
 
 def _check_credentials(wandb: Any) -> None:
     """W&B asks for its key in a terminal, and fails elsewhere: better now than behind the warm start."""
-    if wandb.setup().settings.mode in ("offline", "disabled", "dryrun"):
-        return
     try:
+        if wandb.setup().settings.mode in ("offline", "disabled", "dryrun"):
+            return
         known, why = wandb.login(), "no credentials"
     except Exception as error:  # what it raises changes from version to version
-        known, why = False, " ".join(str(error).split())[:200]
+        known, why = False, _told(error)
     if not known:
         raise UserError(
             f"expected credentials for output.report_to=wandb, found: {why}; run `wandb login`, set WANDB_API_KEY, or "
             "set WANDB_MODE=offline to keep its files in the run directory"
         )
+
+
+def _told(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -56,7 +56,7 @@ def test_what_is_not_measured_says_why(monkeypatch, tiny_model, rounded, trial, 
     none = small_config.evaluation.model_copy(update={"noise_floor_pairs": 0})
     assert reason(rounded, small_config.model_copy(update={"evaluation": none})) == "evaluation.noise_floor_pairs is 0"
     monkeypatch.setattr(precision, "free_memory", lambda: 1000.0)
-    assert reason(rounded).endswith("GB a device, 1e-06 GB are free")
+    assert reason(rounded).endswith("GB a device, more than 50% of the 1e-06 GB that are free")
 
 
 def test_bfloat16_moves_a_canary_by_its_rounding(rounded, trial, small_config):

@@ -47,7 +47,11 @@ def run(*words, cwd, program="canaryjax.audit", env=None):
         (["--out", "x" * 300], "too long"),
         (["--profile", "trace", "--plan"], "expected --profile without --plan, found both; a plan runs no step: leave"),
         (["--profile", "taken/notes.txt"], "expected a folder for --profile, found "),
-        (["--profile", "taken/notes.txt/deep"], "notes.txt: it is a file; give another"),
+        (["--profile", "taken/notes.txt/deep"], "notes.txt/deep: Not a directory; give another"),
+        (
+            ["--profile", "fresh/trace", "--out", "fresh"],
+            "of the run directory fresh, found fresh/trace; a run",
+        ),
         (["--profile", "x" * 300], "expected a folder for --profile, found xxx"),
     ],
 )

@@ -14,7 +14,15 @@ from canaryjax.config import load_config
 from canaryjax.errors import UserError
 from canaryjax.models.lora import LoraPair, from_pairs
 from canaryjax.models.mesh import axis_size, make_mesh, mesh_of
-from canaryjax.models.sharding import SPLITS, parameter_split, place_base, place_policies, place_rows, policy_split
+from canaryjax.models.sharding import (
+    SPLITS,
+    base_share,
+    parameter_split,
+    place_base,
+    place_policies,
+    place_rows,
+    policy_split,
+)
 from canaryjax.models.transformer import Block, Transformer, parameter_shapes
 
 GEMMA, QWEN = KNOWN_SHAPES["gemma-2b"], KNOWN_SHAPES["qwen2.5-1.5b"]
@@ -144,6 +152,35 @@ def test_policies_take_the_accelerators_that_are_left(monkeypatch, backend, ther
     assert found == dict(zip(("policy", "data", "model"), mesh, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("begun", "chunk", "there", "mesh"),
+    [
+        ((4, 1, 1), 4, 2, (2, 1, 1)),
+        ((4, 1, 1), 6, 3, (3, 1, 1)),
+        ((6, 1, 1), 6, 5, (3, 1, 1)),  # five do not divide a program of six policies
+        ((2, 2, 2), 4, 7, (1, 2, 2)),
+        ((2, 2, 2), 4, 3, (1, 1, 2)),
+        ((1, 1, 4), 4, 3, (1, 1, 3)),
+        ((4, 1, 1), 4, 9, (4, 1, 1)),
+    ],
+)
+def test_a_run_goes_on_with_fewer_devices(begun, chunk, there, mesh):
+    def named(sizes):
+        return dict(zip(("policy", "data", "model"), sizes, strict=True))
+
+    assert chunk_size.shrink_mesh(named(begun), chunk, there) == named(mesh)
+
+
+def test_a_device_holds_what_the_axis_does_not_divide_whole():
+    # Gemma-2B has one key head: k and v are whole on each of two devices, the norms too; nothing is in three parts.
+    width, layers = GEMMA.width, GEMMA.num_layers
+    whole = layers * (2 * width * GEMMA.head_dim + 2 * width) + width
+    total = whole + GEMMA.vocab_size * width
+    total += layers * (2 * width * GEMMA.num_heads * GEMMA.head_dim + 3 * width * GEMMA.ff_dim)
+    assert base_share(GEMMA, 1) == 1.0
+    assert base_share(GEMMA, 2) == pytest.approx((whole + (total - whole) / 2) / total, rel=1e-12)
+
+
 def test_chunks_are_even_and_every_device_has_as_many_policies():
     config = load_config("quick", ["study.compliant=10", "study.violating=10"])
     sizes = {
@@ -162,6 +199,7 @@ def test_a_plan_says_what_each_device_of_the_mesh_does():
     assert one["mesh"] == {"policy": 1, "data": 1, "model": 1}
     assert (many["devices"], many["mesh"]) == (8, {"policy": 4, "data": 1, "model": 2})
     assert many["policies_per_chunk"] == 8
-    assert many["memory_bytes"]["base"] == one["memory_bytes"]["base"] / 2
+    share = base_share(GEMMA, 2)  # 0.504: one key head cannot be halved
+    assert many["memory_bytes"]["base"] == pytest.approx(one["memory_bytes"]["base"] * share, rel=1e-12)
     assert many["memory_bytes"]["adapters_and_optimiser"] == one["memory_bytes"]["adapters_and_optimiser"] / 4
     assert one["hours"] / 8 < many["hours"] < one["hours"] / 2

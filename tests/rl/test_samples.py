@@ -115,3 +115,16 @@ def test_a_training_that_breaks_off_ends_its_trace(tmp_path, monkeypatch):
     assert list(StepProfile(tmp_path, calls.append).follow(range(7), lambda: calls.append("wait"))) == list(range(7))
     assert calls[:4] == ["wait", "start", "wait", "stop"]  # steps are dispatched ahead: their work is waited for
     assert calls[4].startswith("profile of policy steps 2 to 4 in ")
+
+
+@pytest.mark.parametrize("broken", ["start_trace", "stop_trace"])
+def test_a_trace_that_cannot_be_written_costs_no_step(tmp_path, monkeypatch, broken):
+    def refuse(*_, **__):
+        raise RuntimeError("no space left\non device")  # what JAX raises is no OSError
+
+    monkeypatch.setattr(jax.profiler, "start_trace", lambda *_, **__: None)
+    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: None)
+    monkeypatch.setattr(jax.profiler, broken, refuse)
+    said = []
+    assert list(StepProfile(tmp_path, said.append).follow(range(7), lambda: None)) == list(range(7))
+    assert said == ["no profile was written (RuntimeError: no space left on device); training goes on"]
