@@ -46,9 +46,10 @@ def test_adapters_optimiser_losses_and_metrics_are_float32(tiny, rounded, settin
     learned = scorers if settings is PPO else None
     state = jax.eval_shape(lambda model, learned: _new_state(recipe, model, None, learned, keys), rounded, learned)
     index = jnp.zeros((tiny.policies, settings.prompts_per_step), jnp.int32)
-    new, metrics = jax.eval_shape(model_reward_step(recipe), rounded, None, scorers, state, tiny.prompts(), index, keys)
+    step = model_reward_step(recipe)
+    new, metrics, written = jax.eval_shape(step, rounded, None, scorers, state, tiny.prompts(), index, keys)
     assert kinds(state) == kinds(new) == {"float32"}
-    assert kinds(metrics) == {"float32"}
+    assert kinds(metrics) == kinds(written) == {"float32"}
     assert kinds(rounded) == {"bfloat16"}
 
 
