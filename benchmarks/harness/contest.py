@@ -12,6 +12,7 @@ from harness.record import environment, note, result
 from harness.timing import interleave
 
 OURS = "canaryjax"
+LONGEST = 300  # characters of an error's message in a record
 
 
 class Contender(Protocol):
@@ -38,18 +39,21 @@ class Peer:
     open: Callable[[], Contender]
     python: Path | None = None
 
-    def missing(self) -> list[str]:
-        """What is not installed."""
-        absent = [name for name in self.modules if not _importable(name)]
-        return absent if self.python is None or self.python.is_file() else [*absent, "a Python of its own"]
-
-
-def _importable(name: str) -> bool:
-    """Whether a module can be found; asking for a part of a package imports the package, which may not be there."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    def obstacle(self) -> str | None:
+        """Why it cannot be opened, where something is not installed or is broken."""
+        absent = []
+        for name in self.modules:
+            try:  # asking for a part of a package imports the package
+                if importlib.util.find_spec(name) is None:
+                    absent.append(name)
+            except ModuleNotFoundError as error:
+                own = error.name is None or name.startswith(error.name)
+                absent.append(name if own else f"{error.name}, which {name} needs")
+            except Exception as error:  # whatever a broken package raises, the others can still be timed
+                return f"does not load: {name}: {_said(error)}"
+        if self.python is not None and not self.python.is_file():
+            absent.append("a Python of its own")
+        return f"not installed: {', '.join(absent)}" if absent else None
 
 
 def contest(
@@ -70,9 +74,9 @@ def contest(
       peers: All it can be compared with.
       detail: Measures what else is stated about our side, after the contest.
     """
-    opened, skipped = _open(options, peers)
+    opened, answers, skipped = _open(options, peers)
     own = ours.answers() if opened else {}
-    agreements = {peer: Agreement(own, side.answers()) for peer, side in opened.items()}
+    agreements = {peer: Agreement(own, theirs) for peer, theirs in answers.items()}
     for peer, agreement in agreements.items():
         if not agreement.holds:
             note(f"ours and {peer} do not agree, so no ratio is given: {agreement.record()['checks']}")
@@ -94,14 +98,31 @@ def contest(
     ]
 
 
-def _open(options: Options, peers: Mapping[str, Peer]) -> tuple[dict[str, Contender], dict[str, str]]:
+def _open(
+    options: Options, peers: Mapping[str, Peer]
+) -> tuple[dict[str, Contender], dict[str, Answers], dict[str, str]]:
+    """The peers that were asked for and work, with their answers, and why each of the others is skipped."""
     opened: dict[str, Contender] = {}
+    answers: dict[str, Answers] = {}
     skipped: dict[str, str] = {}
     for name in options.against:
-        missing = peers[name].missing()
-        if missing:
-            skipped[name] = f"not installed: {', '.join(missing)}"
-            note(f"{name} is skipped, {skipped[name]}; benchmarks/README.md says how to install it")
-        else:
-            opened[name] = peers[name].open()
-    return opened, skipped
+        why = peers[name].obstacle()
+        if why is None:
+            step = "load"
+            try:
+                side = peers[name].open()
+                step = "answer"  # a peer in a process of its own may load only now
+                answers[name] = side.answers()
+                opened[name] = side
+                continue
+            except Exception as error:  # ours and the other peers are still worth their time
+                why = f"does not {step}: {_said(error)}"
+        skipped[name] = why
+        note(f"{name} is skipped, {why}; benchmarks/README.md says how to install it")
+    return opened, answers, skipped
+
+
+def _said(error: Exception) -> str:
+    """An error in one line: its kind, and of a long message the end, where a traceback has its cause."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text if len(text) <= LONGEST else '... ' + text[-LONGEST:]}"

@@ -73,6 +73,52 @@ def test_a_peer_that_is_not_installed_is_named_and_the_rest_is_run(capsys, peer,
     assert records[1]["ratio"] == 7.0
 
 
+class Broken(Side):
+    """A contender that loads and then stops, as a process of its own does."""
+
+    def answers(self):
+        raise RuntimeError("stopped;" + " and so on" * 99 + "\n  the cause")
+
+
+def unopenable():
+    raise OSError("libsome.so: undefined symbol")
+
+
+@pytest.mark.parametrize(
+    ("peer", "said"),
+    [
+        (
+            Peer(("broken_peer.trainer",), unopenable),
+            "does not load: broken_peer.trainer: RuntimeError: built for another",
+        ),
+        (Peer(("needy_peer.trainer",), unopenable), "not installed: no_such_module, which needy_peer.trainer needs"),
+        (Peer((), unopenable), "does not load: OSError: libsome.so: undefined symbol"),
+        (Peer((), lambda: Broken(-3.0)), "does not answer: RuntimeError: ... "),
+    ],
+)
+def test_a_peer_that_is_broken_is_named_and_the_rest_is_run(capsys, tmp_path, monkeypatch, peer, said):
+    for name, line in {"broken": 'raise RuntimeError("built for another")', "needy": "import no_such_module"}.items():
+        (tmp_path / f"{name}_peer").mkdir()
+        (tmp_path / f"{name}_peer" / "__init__.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    peers = {"broken": peer, "other": Peer((), lambda: Side(-3.0, 1.0, 14.0))}
+    records = contest("work", options("broken", "other", repeats=1), {}, Side(-3.0, 1.0, 2.0), peers)
+    assert finish(records, None) == 0
+    assert f"broken is skipped, {said}" in capsys.readouterr().err
+    assert records[0]["skipped"].startswith(said)
+    assert (records[0]["agreement"], records[0]["peer_s"], records[0]["ratio"]) == (None, None, None)
+    assert len(records[0]["skipped"]) < 400
+    assert "\n" not in records[0]["skipped"]
+    assert records[1]["ratio"] == 7.0
+
+
+def test_of_a_long_message_the_end_is_kept():
+    # A worker's traceback has its cause in the last line.
+    peers = {"broken": Peer((), lambda: Broken(-3.0))}
+    (record,) = contest("work", options("broken", repeats=1), {}, Side(-3.0, 1.0, 2.0), peers)
+    assert record["skipped"].endswith("and so on the cause")
+
+
 def test_ours_alone_is_one_record():
     (record,) = contest("work", options(repeats=1), {}, Side(-3.0, 1.0, 2.0), {}, lambda: {"stage_s": 0.5})
     assert (record["ours_s"], record["peer"], record["ratio"], record["agreement"]) == (2.0, None, None, None)
