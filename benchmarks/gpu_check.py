@@ -4,8 +4,8 @@ The tests marked `gpu`, two large models with random weights in bfloat16, and ou
 accelerator all of it runs at tiny sizes, which says that it works and nothing about speed.
 """
 
-import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from canaryjax.errors import UserError
+from harness.command import Parser, check_writable, run_script
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 460  # of all stages together on an accelerator
@@ -29,28 +32,32 @@ STAGES: dict[str, tuple[str, ...]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the stages one after another, each in a process of its own, and returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too, one object a line")
+    parser = Parser(description=__doc__)
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="add each stage's results to it as the stage ends, one object a line"
+    )
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"among {', '.join(STAGES)}; all by default")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.stages) - set(STAGES))
     if unknown:
-        parser.error(f"expected stages among {list(STAGES)}, found {unknown}; correct them")
+        raise UserError(f"expected stages among {list(STAGES)}; found {unknown}; correct them")
+    if options.json is not None:
+        check_writable(options.json)
     device = _device()
     tiny = device.startswith("cpu")
     print(f"gpu-check: {device}" + ("; no accelerator: tiny sizes, no number below says anything" if tiny else ""))
-    began, lines, failed = time.monotonic(), [], []
+    began, failed = time.monotonic(), []
     for name in options.stages or STAGES:
         left = None if tiny else SECONDS - (time.monotonic() - began)
         found, why = _run(name, tiny, left)
-        lines += found
+        if options.json is not None:  # at once: what comes after may be stopped
+            with options.json.open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in found)
         for line in found:
             print(f"{name}: {summary(json.loads(line))}", flush=True)
         if why:
             failed.append(name)
             print(f"{name}: {why}", flush=True)
-    if options.json is not None:
-        options.json.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     print(f"gpu-check: {'failed: ' + ', '.join(failed) if failed else 'passed'}, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
@@ -58,7 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _device() -> str:
     """Platform and kind of the first device, asked for in a process that ends: memory must be free for the stages."""
     ask = "import jax; d = jax.devices()[0]; print(d.platform + ':', d.device_kind)"
-    return subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    # Unfiltered, a traceback ends with its message, not with a note on the filter.
+    environ = os.environ | {"JAX_TRACEBACK_FILTERING": "off"}
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=environ)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise UserError(f"expected a device that JAX can use; found: {said[-1]}; check JAX_PLATFORMS and the driver")
+    return done.stdout.strip()
 
 
 def _run(name: str, tiny: bool, left: float | None) -> tuple[list[str], str]:
@@ -74,10 +87,11 @@ def _run(name: str, tiny: bool, left: float | None) -> tuple[list[str], str]:
             done = subprocess.run(
                 command, cwd=ROOT, timeout=left, stdout=None if name == "tests" else subprocess.DEVNULL
             )
+            why = f"ended with status {done.returncode}" if done.returncode else ""
         except subprocess.TimeoutExpired:
-            return [], "stopped, the time is up"
+            why = "stopped, the time is up"
         lines = file.read_text("utf-8").splitlines() if file.exists() else []
-    return lines, f"ended with status {done.returncode}" if done.returncode else ""
+    return lines, why
 
 
 def summary(row: Mapping[str, Any]) -> str:
@@ -109,4 +123,4 @@ def summary(row: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -4,11 +4,9 @@ Ours alone: a GRPO step by its parts, against what the device can multiply and r
 """
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from canaryjax.errors import UserError
 from harness.command import parse, run_script
 from harness.record import environment, finish, result
 from harness.shape import TINY, Shape
@@ -30,12 +28,11 @@ GEMMA: dict[str, Any] = {  # what its family does otherwise than the Qwen2 of a 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the model and returns the exit status."""
-    name, *rest = sys.argv[1:] if arguments is None else arguments
-    if name not in SHAPES:
-        raise UserError(f"expected a model among {list(SHAPES)}, found {name!r}; name one of them first")
-    options = parse(__doc__, (), rest, SHAPES[name], sizes=())
+    options = parse(__doc__, (), arguments, sizes=(), models=tuple(SHAPES))
     from sides.large_policy import LargePolicy
 
+    name = options.model
+    assert name is not None  # one of them had to be given
     shape = dataclasses.replace(TINY, heads=6, kv_heads=1) if options.tiny else SHAPES[name]
     family = GEMMA if name == "gemma_2b" else {}
     config = dataclasses.replace(shape.config(), dtype="bfloat16", **family)

@@ -4,10 +4,12 @@
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from canaryjax.errors import UserError
+from harness.command import Parser, run_script
 
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent / "README.md"
@@ -16,24 +18,53 @@ BEGIN, END = "<!-- results: made by table.py --write -->", "<!-- results end -->
 TELLING = ("context", "completion", "prompts", "group", "vocab", "rank", "policies", "views")
 PLATFORMS = {"cpu": "CPU", "gpu": "GPU"}  # every platform has a heading, measured or not
 STATED = ("jax", "jaxlib", "torch", "transformers", "peft", "trl", "google-tunix")
+READ = {
+    *("name", "shape", "dtype", "device", "ours_s", "peer", "peer_s", "ratio", "agreement", "skipped", "detail"),
+    *("versions", "commit", "date"),
+}
 
 Row = Mapping[str, Any]
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the tables of the files given, or of all results; with `--write` writes them into the README."""
-    files = [Path(word) for word in words if word != "--write"]
-    tables = render(read_results(files))
-    if "--write" in words:
+    parser = Parser(description=__doc__)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="of results; all stored ones by default")
+    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
+    options = parser.parse_args(arguments)
+    tables = render(read_results(options.files))
+    if options.write:
         README.write_text(with_tables(README.read_text("utf-8"), tables), "utf-8")
     else:
         print(tables)
+    return 0
 
 
 def read_results(files: Sequence[Path] = ()) -> list[Row]:
-    """The rows of result files, all of `benchmarks/results/` by default, in the order of their names."""
-    paths = files or sorted(RESULTS.glob("*.jsonl"))
-    return [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines()]
+    """The rows of result files, all of `benchmarks/results/` by default, in the order of their names.
+
+    Raises:
+      UserError: A file cannot be read, or a line of it is no result.
+    """
+    return [row for path in files or sorted(RESULTS.glob("*.jsonl")) for row in _rows(path)]
+
+
+def _rows(path: Path) -> list[Row]:
+    advice = "name files that a benchmark wrote with --json"
+    rows: list[Row] = []
+    try:
+        for line in path.read_text("utf-8").splitlines():
+            row = json.loads(line)
+            if not isinstance(row, dict) or not row.keys() >= READ:
+                raise ValueError("an object without a result's names" if isinstance(row, dict) else "no object")
+            rows.append(row)
+    except OSError as error:
+        raise UserError(f"expected a file of results; found: {error.strerror}: {path}; {advice}") from error
+    except ValueError as error:  # of UTF-8, of JSON, or the one above
+        where = f"{path}, line {len(rows) + 1}"
+        what = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise UserError(f"expected one result a line; found in {where}: {what}; {advice}") from error
+    return rows
 
 
 def with_tables(text: str, tables: str) -> str:
@@ -41,12 +72,12 @@ def with_tables(text: str, tables: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
-        raise ValueError(f"expected {BEGIN!r} and {END!r} in README.md, found no such pair; put them back")
+        raise UserError(f"expected {BEGIN!r} and {END!r} in README.md, found no such pair; put them back")
     return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
 
 
 def render(rows: Iterable[Row]) -> str:
-    """All tables: for each platform comparisons, our own stages, planned memory and the whole study."""
+    """All tables: for each platform comparisons, what was timed alone, stages, large models, memory, the study."""
     rows, parts = list(rows), []
     for platform, heading in PLATFORMS.items():
         own = [row for row in rows if row["device"].partition(":")[0] == platform]
@@ -57,11 +88,18 @@ def render(rows: Iterable[Row]) -> str:
 
 def _tables(rows: Sequence[Row]) -> str:
     compared = [row for row in rows if row["peer"]]
-    staged = {json.dumps((row["name"], row["shape"])): row for row in rows if "gradient_s" in row["detail"]}
+    alone = [row for row in rows if not row["peer"] and not row["detail"].keys() & _OF_THEIR_OWN]
+    # A step that was timed against several peers states its stages as often.
+    staged = {
+        json.dumps([row[name] for name in ("name", "shape", "device", "date")]): row
+        for row in _having(rows, "gradient_s")
+    }
     parts = [_surroundings(rows)]
     for heads, chosen, cells in (
         (("work", "sizes", "ours, s", "peer", "peer, s", "ratio", "largest difference / allowed"), compared, _compared),
+        (("work, ours alone", "sizes", "ours, s"), alone, _alone),
         (_STAGES, list(staged.values()), _staged),
+        (_LARGE, _having(rows, "decode_tokens_per_s"), _large),
         (("policies", "as a study trains them, s", "one program, s"), _having(rows, "one_program_s"), _together),
         (("sizes", "scoring, MiB", "gradient, MiB"), _having(rows, "forward_bytes"), _planned),
         (("audit", "whole, s", "XLA compiling, s", "programs"), _having(rows, "compile_share"), _starts),
@@ -75,6 +113,13 @@ _STAGES = (
     *("work", "sizes", "rollout, s", "reference, s", "gradient, s", "share of the matmul rate"),
     *("matmul, GFLOP/s", "copy, GB/s"),
 )
+_LARGE = (
+    *("model", "policies", "step of one policy, s", "scoring, s"),
+    *("scoring, share of the stated peak", "update, share of it"),
+    *("decode, GB/s", "policies an hour", "peak memory, GB", "compiling, s"),
+)
+# Details whose rows have a table of their own, with the seconds in it.
+_OF_THEIR_OWN = {"decode_tokens_per_s", "one_program_s", "forward_bytes", "compile_share"}
 
 
 def _having(rows: Iterable[Row], name: str) -> list[Row]:
@@ -116,6 +161,21 @@ def _compared(row: Row) -> tuple[str, ...]:
     return row["name"], _sizes(row["shape"]), _number(row["ours_s"]), row["peer"], _number(row["peer_s"]), ratio, worst
 
 
+def _alone(row: Row) -> tuple[str, ...]:
+    return row["name"], _sizes(row["shape"]), _number(row["ours_s"])
+
+
+def _large(row: Row) -> tuple[str, ...]:
+    shape, found = row["shape"], row["detail"]
+    shares = ("unknown" if found[name] is None else f"{found[name]:.1%}" for name in ("score_mfu", "update_mfu"))
+    peak = found["peak_memory_bytes"]
+    return (
+        *(shape["model"], str(shape["policies"]), _number(found["step_s"]), _number(found["score_s"]), *shares),
+        *(f"{found['decode_bytes_per_s'] / 1e9:,.0f}", _number(found["policies_per_hour"])),
+        *("unknown" if peak is None else f"{peak / 1e9:,.1f}", f"{found['compile_s']:.0f}"),
+    )
+
+
 def _staged(row: Row) -> tuple[str, ...]:
     found = row["detail"]
     seconds = (_number(found[name]) for name in ("rollout_s", "reference_s", "gradient_s"))
@@ -146,4 +206,4 @@ def _number(x: float | None, form: str = ".3g") -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_script(main)

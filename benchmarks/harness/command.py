@@ -7,12 +7,22 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from canaryjax.cli.startup import prepare
+from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 from harness.shape import DEFAULT, TINY, Shape
 
 SIZES = tuple(field.name for field in dataclasses.fields(Shape))
+
+
+class Parser(argparse.ArgumentParser):
+    """A command line whose mistakes are `UserError`s, so that `run_script` can say them in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises what argparse would have printed under its usage."""
+        raise UserError(f"expected words as `{self.prog} --help` lists them; found: {message}; correct them")
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,7 @@ class Options:
       tiny: Sizes that say nothing about speed, to see whether everything runs.
       shape: Sizes.
       changed: Names of sizes that were given.
+      model: Which one, of a benchmark that has a choice of them.
     """
 
     against: tuple[str, ...]
@@ -34,6 +45,7 @@ class Options:
     tiny: bool
     shape: Shape
     changed: tuple[str, ...]
+    model: str | None = None
 
 
 def parse(
@@ -42,8 +54,9 @@ def parse(
     arguments: Sequence[str] | None,
     defaults: Shape = DEFAULT,
     sizes: Sequence[str] = SIZES,
+    models: Sequence[str] = (),
 ) -> Options:
-    """Reads the command line.
+    """Reads the command line, and makes sure that the results can be written.
 
     Args:
       description: What `--help` says.
@@ -51,26 +64,30 @@ def parse(
       arguments: The words; None takes the process's own.
       defaults: Sizes where neither `--tiny` nor an option says otherwise.
       sizes: Names of those that have an option.
+      models: Names of which the first word must be one, where the benchmark has a choice.
+
+    Raises:
+      UserError: A word is none of these, or the file for the results cannot be written.
     """
-    parser = argparse.ArgumentParser(description=description)
+    parser = Parser(description=description)
+    if models:
+        parser.add_argument("model", metavar="MODEL", choices=models, help=f"among {', '.join(models)}")
     parser.add_argument("--against", default="", metavar="PEER[,PEER]", help=f"among {', '.join(peers) or 'none'}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too, one object a line")
     parser.add_argument("--repeats", type=_count, help="timed runs of each side, of which the median is taken")
     parser.add_argument("--threads", type=_count, help="cores to use; all that this process may use by default")
     parser.add_argument("--tiny", action="store_true", help="sizes for a smoke test")
-    for field in dataclasses.fields(Shape):
-        parser.add_argument(
-            f"--{field.name.replace('_', '-')}", type=_count, help=f"instead of {getattr(defaults, field.name)}"
-        )
+    for size in sizes:
+        parser.add_argument(f"--{size.replace('_', '-')}", type=_count, help=f"instead of {getattr(defaults, size)}")
     given = parser.parse_args(arguments)
     against = tuple(name for name in given.against.split(",") if name)
     unknown = sorted(set(against) - set(peers))
     if unknown:
         raise UserError(f"expected peers among {list(peers)}, found {unknown}; correct --against")
-    if given.json is not None and not given.json.absolute().parent.is_dir():
-        raise UserError(f"expected a folder for {given.json}, found none; make it first")
     if given.threads is not None:
         _use_threads(given.threads)
+    if given.json is not None:
+        check_writable(given.json)
     prepare()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is on this machine; no trainer needs to ask
     changed = {size: getattr(given, size) for size in sizes if getattr(given, size) is not None}
@@ -81,22 +98,46 @@ def parse(
         tiny=given.tiny,
         shape=dataclasses.replace(TINY if given.tiny else defaults, **changed),
         changed=tuple(changed),
+        model=given.model if models else None,
     )
 
 
-def run_script(main: Callable[[], int]) -> None:
-    """Runs a benchmark as a command: a user's mistake is one line and status 2."""
+def check_writable(file: Path) -> None:
+    """Refuses a file that results could not be written to, for use before anything is timed; what it holds stays.
+
+    Raises:
+      UserError: Its folder is missing, it is a folder itself, or the system does not open it.
+    """
     try:
-        status = main()
+        if not file.absolute().parent.is_dir():
+            raise UserError(f"expected a folder for {file}, found none; make it first")
+        if file.is_dir():
+            raise UserError(f"expected a file for the results; found a folder: {file}; name a file in it")
+        file.open("a").close()
+    except OSError as error:
+        raise UserError(f"expected to write {file}; found: {error.strerror}; give access or name another") from error
+
+
+def run_script(main: Callable[[], int]) -> None:
+    """Runs a benchmark as a command: a user's mistake is one line and status 2, a stop one line and status 1."""
+    try:
+        with stoppable():
+            status = main()
     except UserError as error:
-        print(f"canaryjax: error: {error}", file=sys.stderr)
+        print(f"canaryjax: error: {' '.join(str(error).split())}", file=sys.stderr)
         status = 2
+    except Stopped as stop:
+        print(f"canaryjax: stopped by {stop.name}", file=sys.stderr)
+        status = 1
     sys.stdout.flush()
     os._exit(status)  # a trainer that is stopped half-way leaves threads that would keep the process
 
 
 def _count(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:  # argparse would name this function instead of saying what it takes
+        value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text}")
     return value

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import jax
 import pytest
 
 import gpu_check
+from canaryjax.cli.stop import Stopped
+from canaryjax.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +44,45 @@ def test_a_stage_that_fails_fails_the_check(monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "rollout: ended with status 3" in said
     assert "failed: rollout" in said
+
+
+def test_a_check_that_is_stopped_keeps_the_stages_that_ended(monkeypatch, tmp_path):
+    row = {"detail": {}, "shape": {}, "ours_s": 1.25, "ratio": None, "peer": None}
+
+    def run(name, tiny, left):
+        if name == "scoring":
+            raise Stopped(signal.SIGINT)
+        return [json.dumps(row)], ""
+
+    monkeypatch.setattr(gpu_check, "_run", run)
+    monkeypatch.setattr(gpu_check, "_device", lambda: "cpu: some processor")
+    file = tmp_path / "found.jsonl"
+    with pytest.raises(Stopped):
+        gpu_check.main(["--json", str(file), "rollout", "grpo_step", "scoring"])
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [row, row]
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_any_stage(monkeypatch, tmp_path):
+    monkeypatch.setattr(gpu_check, "_device", lambda: pytest.fail("asked for the device"))
+    with pytest.raises(UserError, match="found a folder"):
+        gpu_check.main(["--json", str(tmp_path), "rollout"])
+
+
+def test_a_device_that_jax_does_not_find_is_named(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "nope")
+    with pytest.raises(UserError, match=r"expected a device that JAX can use; found: .*'nope'") as caught:
+        gpu_check.main(["grpo_step"])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_python_that_is_not_there_is_one_line():
+    environ = os.environ | {"GPU_CHECK_PYTHON": "/nope"}
+    done = subprocess.run([ROOT / "bin" / "gpu-check"], capture_output=True, text=True, env=environ)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("canaryjax: error: expected GPU_CHECK_PYTHON to name a Python")
+    assert done.stderr.count("\n") == 1
+    assert "/nope" in done.stderr
+    assert "not found" in done.stderr
 
 
 def test_no_stage_runs_beyond_the_time_on_an_accelerator(monkeypatch, capsys):

@@ -75,6 +75,43 @@ def test_stages_policies_memory_and_starts():
     assert "| first start | 70 | 30 | 11 |\n| second start | 70 | 2 | 11 |" in found
 
 
+def test_stages_of_another_device_or_day_stand_beside():
+    rates = {"matmul_flops_per_s": 2.7e11, "copy_bytes_per_s": 1.3e10, "gradient_matmul_share": 0.41}
+    stages = {"rollout_s": 1.5, "reference_s": 0.75, "gradient_s": 3.25} | rates
+    fast = stages | {"rollout_s": 0.5}
+    found = table.render(
+        [
+            row("grpo_step", detail=stages),
+            row("grpo_step", detail=fast, device="cpu: another processor, 2 threads"),
+            row("grpo_step", detail=stages | {"rollout_s": 0.25}, date="2026-12-01"),
+        ]
+    )
+    # With work and sizes alone for a key, only the last was left.
+    assert [found.count(f"| context 31, group 5 | {s} | 0.75 |") for s in ("1.5", "0.5", "0.25")] == [1, 1, 1]
+
+
+def test_a_large_model_and_what_was_timed_alone():
+    detail = {"step_s": 3.5, "score_s": 0.25, "score_mfu": 0.413, "update_mfu": 0.307, "decode_bytes_per_s": 2.9e12}
+    detail |= {"decode_tokens_per_s": 970.0, "policies_per_hour": 21.6, "peak_memory_bytes": 61e9, "compile_s": 93.4}
+    unknown = detail | {"score_mfu": None, "update_mfu": None, "peak_memory_bytes": None}
+    shape = {"model": "gemma_2b", "policies": 7, "context": 31}
+    gpu = "gpu: some accelerator, 16 threads"
+    found = table.render(
+        [
+            row("large_model", gpu, shape=shape, detail=detail),
+            row("large_model", gpu, shape=shape | {"model": "other"}, detail=unknown),
+            row("rollout", gpu, ours_s=0.125),
+        ]
+    )
+    assert "| gemma_2b | 7 | 3.5 | 0.25 | 41.3% | 30.7% | 2,900 | 21.6 | 61.0 | 93 |" in found
+    assert "| other | 7 | 3.5 | 0.25 | unknown | unknown | 2,900 | 21.6 | unknown | 93 |" in found
+    # A row that no other table shows; one with a table of its own is not said twice.
+    assert (
+        "| work, ours alone | sizes | ours, s |\n| --- | --- | --- |\n| rollout | context 31, group 5 | 0.125 |\n\n"
+        in found
+    )
+
+
 def test_a_readme_without_its_markers_is_refused():
     with pytest.raises(ValueError, match="put them back"):
         table.with_tables("# no markers", "| a |")
