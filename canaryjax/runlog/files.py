@@ -77,7 +77,7 @@ def replacing(path: Path) -> Iterator[Any]:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~umask())
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -118,7 +118,8 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that this process withholds from what it makes; the system tells them only by a change."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -12,6 +12,7 @@ from canaryjax.models.transformer import Transformer, parameter_arrays
 from canaryjax.weights.atomic import new_directory
 from canaryjax.weights.engine import export_arrays
 from canaryjax.weights.families import ARCHITECTURES, TABLES
+from canaryjax.weights.stored import given_path
 
 _ACTIVATIONS = {"silu": "silu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}
 
@@ -97,9 +98,9 @@ def save_model(
       files: Contents of more files by name, such as a tokenizer's.
 
     Raises:
-      UserError: The directory holds something already.
+      UserError: The directory holds something already, or cannot be written.
     """
-    directory = Path(directory).expanduser()
+    directory = given_path(directory)
     tensors = dict(export_arrays(parameter_arrays(model), model.config, TABLES[model.config.family]))
     settings = config_json(model.config, bos_id=bos_id, eos_ids=eos_ids, pad_id=pad_id) | dict(more_settings or {})
     with new_directory(directory) as partial:

@@ -47,6 +47,7 @@ def test_a_directory_in_use_is_refused(tools, tmp_path):
 
 def test_a_failed_save_leaves_nothing(tools, tmp_path, monkeypatch):
     monkeypatch.setattr(json, "dumps", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(UserError, match="found: disk full; free some") as caught:
         save_model(tools.random_model(tools.configs["llama"]), tmp_path / "out")
+    assert isinstance(caught.value.__cause__, OSError)  # which a run takes to say how it goes on
     assert list(tmp_path.iterdir()) == []
