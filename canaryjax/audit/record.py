@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 from canaryjax.errors import UserError
 from canaryjax.models.lora import Adapter
 from canaryjax.runlog import RunDirectory
-from canaryjax.weights.peft import save_adapter
+from canaryjax.weights.peft import not_finite, save_adapter
 
 RECORD = "trials/{:04d}.json"
 PAIRS = "trials/{:04d}.parquet"
 ADAPTER = "adapters/trial-{:04d}"
+WITHOUT_ADAPTER = "without_adapter"  # stands in the record of a trial whose adapter could not be kept
 REMEDY = "remove it, and --resume trains that policy again"
 
 
@@ -28,6 +29,7 @@ def keep_record(
 ) -> None:
     """Writes a trial's files, its adapter where one is given; the record is last, since it says the trial is done.
 
+    An adapter that training has left with NaN or infinity is not written; the record and so the report say so.
     `rank_stabilised` is how the adapter's scale is written: with the alpha that the study was configured with.
     """
     trial = record["trial"]
@@ -35,8 +37,13 @@ def keep_record(
         folder = run_dir.path / ADAPTER.format(trial)
         if folder.is_dir():  # a chunk that was stopped before its records were whole is run again
             shutil.rmtree(folder)
-        with run_dir.telling():
-            save_adapter(adapter, folder, rank_stabilised=rank_stabilised)
+        lost = not_finite(adapter)
+        if lost is None:
+            with run_dir.telling():
+                save_adapter(adapter, folder, rank_stabilised=rank_stabilised)
+        else:
+            note = f"its adapter is not kept: {lost} holds NaN or infinity"
+            record = record | {WITHOUT_ADAPTER: True, "warnings": [*record["warnings"], note]}
     pairs = write_parquet(run_dir, PAIRS.format(trial), pa.Table.from_pylist(list(pair_rows)))
     run_dir.write_sealed(RECORD.format(trial), record | {"pairs_sha256": hashlib.sha256(pairs).hexdigest()})
 
@@ -49,10 +56,9 @@ def is_finished(run_dir: RunDirectory, trial: int, with_adapter: bool) -> bool:
     """
     if not all((run_dir.path / name.format(trial)).is_file() for name in (RECORD, PAIRS)):
         return False
-    if with_adapter and not (run_dir.path / ADAPTER.format(trial)).is_dir():
-        return False
-    read_pairs(run_dir, read_record(run_dir, trial))
-    return True
+    record = read_record(run_dir, trial)
+    read_pairs(run_dir, record)
+    return not with_adapter or WITHOUT_ADAPTER in record or (run_dir.path / ADAPTER.format(trial)).is_dir()
 
 
 def read_record(run_dir: RunDirectory, trial: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from canaryjax.errors import UserError
 from canaryjax.models.lora import HEAD, Adapter, adapter_pairs, check_adapter
 from canaryjax.models.transformer import Transformer, head_table, parameter_arrays
 
@@ -24,7 +25,7 @@ def merge_adapter(model: Transformer, adapter: Adapter) -> tuple[Transformer, fl
       float32, the rounding error in bfloat16.
 
     Raises:
-      UserError: An adapter of another base, by the array that does not fit.
+      UserError: An adapter of another base, by the array that does not fit, or a kernel that comes out NaN or infinite.
     """
     check_adapter(adapter, model.config)
     config, arrays, residual = model.config, parameter_arrays(model), 0.0
@@ -39,5 +40,10 @@ def merge_adapter(model: Transformer, adapter: Adapter) -> tuple[Transformer, fl
             update = update.T  # tables are stored by vocabulary entry
         exact = kernel.astype(jnp.float32) + adapter.scale * update
         arrays[path] = exact.astype(kernel.dtype)
+        if not bool(jnp.isfinite(arrays[path]).all()):
+            raise UserError(
+                f"expected finite merged weights; found NaN or infinity in {path}; train the adapter again, with a "
+                "smaller learning rate, or merge another"
+            )
         residual = max(residual, float(jnp.abs(arrays[path].astype(jnp.float32) - exact).max()))
     return Transformer(config, arrays), residual

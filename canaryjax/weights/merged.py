@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from canaryjax.errors import UserError
 from canaryjax.models.lora import Adapter
 from canaryjax.models.merge import merge_adapter
+from canaryjax.weights.atomic import free_place
 from canaryjax.weights.checkpoint import LoadedModel
 from canaryjax.weights.export import save_model
 from canaryjax.weights.stored import given_path, read_json
@@ -31,8 +33,17 @@ def save_merged(model: LoadedModel, adapter: Adapter, path: str | Path) -> float
       The largest absolute difference between a merged weight and the exact float32 sum; 0 in float32.
 
     Raises:
-      UserError: An adapter of another base, or a directory in use.
+      UserError: No loaded model or no adapter, an adapter of another base, merged weights that are not finite, or a
+        directory in use.
     """
+    if not isinstance(model, LoadedModel):
+        raise UserError(f"expected a model from load_model, found {type(model).__name__}; load the base first")
+    if not isinstance(adapter, Adapter):
+        raise UserError(
+            f"expected an adapter to merge, found {type(adapter).__name__}; pass what load_adapter or training returned"
+        )
+    path = given_path(path)
+    free_place(path)  # before the work
     merged, residual = merge_adapter(model.params, adapter)
     tokenizer = model.tokenizer
     settings: dict[str, Any] = {}
@@ -44,7 +55,7 @@ def save_merged(model: LoadedModel, adapter: Adapter, path: str | Path) -> float
     else:
         files = {} if tokenizer is None else _tokenizer_files(tokenizer)
     save_model(
-        merged, given_path(path), bos_id=model.bos_id, eos_ids=model.eos_ids,
+        merged, path, bos_id=model.bos_id, eos_ids=model.eos_ids,
         pad_id=None if tokenizer is None else tokenizer.pad_id, more_settings=settings, files=files,
     )  # fmt: skip
     return residual

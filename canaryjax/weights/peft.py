@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 from typing import Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save_file
 
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
-from canaryjax.models.lora import HEAD, Adapter, LoraPair, adapter_pairs, from_pairs, target_shapes
+from canaryjax.models.lora import HEAD, PROJECTIONS, Adapter, LoraPair, adapter_pairs, from_pairs, target_shapes
 from canaryjax.models.transformer import Transformer, head_table
 from canaryjax.weights.atomic import new_directory
 from canaryjax.weights.engine import check_finite
@@ -25,8 +26,9 @@ _MODULES = {
 }
 _TARGET_OF = {module: name for name, module in _MODULES.items()}
 _KEY = re.compile(
-    r"base_model\.model\.(?:(?:model\.|language_model\.model\.|model\.language_model\.)layers\.(?P<layer>\d+)\."
-    r"(?P<module>(?:self_attn|mlp)\.\w+)|(?:language_model\.)?(?P<head>lm_head))\.lora_(?P<which>[AB])\.weight"
+    r"base_model\.model\.(?:(?:model\.|language_model\.model\.|model\.language_model\.)layers\."
+    r"(?P<layer>0|[1-9][0-9]{0,5})\.(?P<module>(?:self_attn|mlp)\.\w+)|"
+    r"(?:language_model\.)?(?P<head>lm_head))\.lora_(?P<which>[AB])\.weight"
 )
 # PEFT keeps the head's own weights beside an adapter on it.
 _HEAD_COPY = re.compile(r"base_model\.model\.(?:language_model\.)?lm_head\.base_layer\.weight")
@@ -53,6 +55,8 @@ def load_adapter(model: HasConfig, path: str | Path) -> Adapter:
         something other than plain or rank-stabilised LoRA; the message names the key and the file.
     """
     path = given_path(path)
+    if not isinstance(getattr(model, "config", None), ModelConfig):
+        raise UserError(f"expected a model from load_model, found {type(model).__name__}; load the base first")
     rank, scale, targets = read_settings(path / "adapter_config.json")
     file = path / "adapter_model.safetensors"
     if not file.exists() and (path / "adapter_model.bin").exists():
@@ -84,13 +88,23 @@ def _check_copy(copy: StoredTensor, model: HasConfig) -> None:
     own = head_table(params)
     same = copy.shape == own.shape and copy.dtype in ("F32", "F16", "BF16")
     if same:
-        stored = jnp.asarray(copy.read())  # each is rounded as the other may have been
-        same = bool((stored.astype(own.dtype) == own.astype(stored.dtype).astype(own.dtype)).all())
+        stored = jnp.asarray(copy.read())
+        same = bool((stored == own if stored.dtype == own.dtype else _are_roundings(stored, own)).all())
     if not same:
         raise UserError(
             f"expected the base's own head in {copy.key!r}, found other weights in {copy.file}; use the base that this "
             "adapter was trained on"
         )
+
+
+def _are_roundings(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Where two arrays of different types can be one value, rounded to each: F16 and BF16 hold different digits."""
+
+    def lost(rounded):  # at most half a unit in the last place
+        kind = jnp.finfo(rounded.dtype)
+        return jnp.abs(rounded.astype(jnp.float32)) * (float(kind.eps) / 2) + float(kind.smallest_subnormal) / 2
+
+    return jnp.abs(x.astype(jnp.float32) - y.astype(jnp.float32)) <= lost(x) + lost(y)
 
 
 def _is_target(module: str, targets: Targets) -> bool:
@@ -110,8 +124,8 @@ def _check_targets(found: dict[Place, StoredTensor], targets: Targets, num_layer
     stray = sorted(module for module in modules if not _is_target(module, targets))
     if stray:
         raise UserError(
-            f"expected tensors of the target_modules {targets!r} only, found those of {stray[0]!r} in {file}; correct "
-            "target_modules, or save the adapter again"
+            f"expected tensors of the target_modules {targets!r:.80} only, found those of {stray[0]!r} in {file}; "
+            "correct target_modules, or save the adapter again"
         )
     before = next((module.split("layers.")[0] for module in modules if "layers." in module), "model.")
     names = {
@@ -124,6 +138,7 @@ def _check_targets(found: dict[Place, StoredTensor], targets: Targets, num_layer
 def _by_place(tensors: dict[str, StoredTensor], config: ModelConfig, file: Path) -> dict[Place, StoredTensor]:
     found: dict[Place, StoredTensor] = {}
     unknown = []
+    prefixes: dict[bool, dict[str, str]] = {True: {}, False: {}}  # of the head and of layers, each with a key
     for key, tensor in tensors.items():
         match = _KEY.fullmatch(key)
         name = _TARGET_OF.get(match["head"] or match["module"]) if match else None
@@ -136,11 +151,17 @@ def _by_place(tensors: dict[str, StoredTensor], config: ModelConfig, file: Path)
                 f"expected each tensor once, found {found[place].key!r} and {key!r} in {file}; save it again"
             )
         found[place] = tensor
+        prefixes[name == HEAD].setdefault(key.partition("lm_head" if name == HEAD else "layers.")[0], key)
     if unknown:
         raise UserError(
             f"expected LoRA tensors of the {config.num_layers} layers' projections or the head, found "
-            f"{sorted(unknown)[:5]} in {file}; use the base this adapter was trained on"
+            f"{[key[:120] for key in sorted(unknown)[:5]]} in {file}; use the base this adapter was trained on"
         )
+    for keys in prefixes.values():
+        if len(keys) > 1:
+            raise UserError(
+                f"expected one model's names in {file}, found {list(keys.values())[:2]}; save the adapter again"
+            )
     return found
 
 
@@ -172,6 +193,15 @@ def _stack(found: dict, name: str, which: str, shape: tuple[int, int], num_layer
     return out
 
 
+def not_finite(adapter: Adapter) -> str | None:
+    """The first array of an adapter that holds NaN or infinity, `q.a` for one; None where all are finite."""
+    for name, pair in adapter_pairs(adapter).items():
+        for part, x in (("a", pair.a), ("b", pair.b)):
+            if not np.isfinite(np.asarray(x, np.float32)).all():
+                return f"{name}.{part}"
+    return None
+
+
 def save_adapter(adapter: Adapter, path: str | Path, base_name: str = "", *, rank_stabilised: bool = False) -> None:
     """Writes one policy's adapter so that PEFT and `load_adapter` read it back exactly.
 
@@ -184,13 +214,21 @@ def save_adapter(adapter: Adapter, path: str | Path, base_name: str = "", *, ran
       rank_stabilised: Write the scale as alpha / sqrt(r) instead of alpha / r.
 
     Raises:
-      UserError: The directory holds something already, or the adapter has a policy axis or several ranks.
+      UserError: The directory holds something already or cannot be written, or the adapter has a policy axis, several
+        ranks, an unknown projection, or NaN or infinity in it.
     """
     path = given_path(path)
     if not isinstance(adapter, Adapter):
-        raise UserError(f"expected an adapter to save, found {adapter!r}; pass what load_adapter or training returned")
+        raise UserError(
+            f"expected an adapter to save, found {type(adapter).__name__}; pass what load_adapter or training returned"
+        )
     if not usable_alpha(adapter.scale):
         raise UserError(f"expected an adapter whose scale is a number other than 0, found {adapter.scale}; correct it")
+    strange = [name for name in adapter.layers if name not in PROJECTIONS]
+    if strange:
+        raise UserError(
+            f"expected projections among {list(PROJECTIONS)} in the adapter, found {strange!r:.80}; load it again"
+        )
     pairs = adapter_pairs(adapter)
     shapes = {name: pair.a.shape for name, pair in pairs.items()}
     ranks = {shape[-1] for shape in shapes.values()}
@@ -199,6 +237,11 @@ def save_adapter(adapter: Adapter, path: str | Path, base_name: str = "", *, ran
             f"expected one policy with one rank, found lora_a of shapes {shapes}; save each policy by itself"
         )
     rank = ranks.pop()
+    if (place := not_finite(adapter)) is not None:
+        raise UserError(
+            f"expected finite weights to save, found NaN or infinity in {place}; train the adapter again, with a "
+            "smaller learning rate"
+        )
     tensors = {}
     for name, pair in pairs.items():
         for which, x in (("A", pair.a), ("B", pair.b)):

@@ -23,6 +23,11 @@ _HARMLESS = frozenset(
     }
 )
 _READ = ("r", "lora_alpha", "use_rslora", "target_modules")
+LONGEST_PATTERN = 1000  # characters; those of PEFT's own users have a few hundred
+MOST_REPEATS = 5  # in a row; each can end at every character of a name, and the ways to match multiply
+# A pattern's parts: an escape, a class, a group's begin and end, an alternative, a repeat with its kind, a character.
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\??|\)|\||(?:[*+?]|\{\d*,?\d*\})[?+]?|.", re.DOTALL)
+_REPEAT = re.compile(r"[*+?]|\{\d*,?\d*\}")
 LARGEST_ALPHA = 1e30  # it and its inverse, divided by a rank, are within float32
 
 Targets = list[str] | str | None  # names or endings of modules, a pattern, or nothing said
@@ -36,22 +41,28 @@ def read_settings(file: Path) -> tuple[int, float, Targets]:
     """
     raw = read_json(file)
     for name, value in raw.items():
-        if name in _PLAIN and value not in _PLAIN[name]:
+        # Types too: 1 is equal to true and 0 to false, and a layer's number is neither.
+        if name in _PLAIN and not any(type(value) is type(plain) and value == plain for plain in _PLAIN[name]):
             raise UserError(
-                f"expected {name} to be one of {list(_PLAIN[name])} in {file}, found {value!r}: not implemented"
+                f"expected {name} to be one of {list(_PLAIN[name])} in {file}, found {value!r:.80}: not implemented"
             )
-        if name not in _PLAIN and name not in _READ and name not in _HARMLESS and value not in (None, False, {}, []):
-            raise UserError(f"expected plain LoRA in {file}, found {name} = {value!r}: not implemented")
+        unset = value is None or value is False or value in ({}, [])
+        if name not in _PLAIN and name not in _READ and name not in _HARMLESS and not unset:
+            raise UserError(f"expected plain LoRA in {file}, found {name!r:.80} = {value!r:.80}: not implemented")
     if "peft_type" not in raw:
         raise UserError(f"expected peft_type in {file}, found none; use an adapter saved by PEFT")
     rank, alpha, stabilised = raw.get("r"), raw.get("lora_alpha"), raw.get("use_rslora")
     if type(rank) is not int or not 1 <= rank < 2**31:
-        raise UserError(f"expected r to be a positive whole number in {file}, found {rank!r}; correct the file")
+        raise UserError(f"expected r to be a positive whole number in {file}, found {rank!r:.80}; correct the file")
     # At 0 the adapter would be loaded and do nothing.
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not usable_alpha(alpha):
-        raise UserError(f"expected lora_alpha to be a number other than 0 in {file}, found {alpha!r}; correct the file")
+        raise UserError(
+            f"expected lora_alpha to be a number other than 0 in {file}, found {alpha!r:.80}; correct the file"
+        )
     if stabilised is not None and not isinstance(stabilised, bool):
-        raise UserError(f"expected use_rslora to be true or false in {file}, found {stabilised!r}; correct the file")
+        raise UserError(
+            f"expected use_rslora to be true or false in {file}, found {stabilised!r:.80}; correct the file"
+        )
     return rank, alpha / (math.sqrt(rank) if stabilised else rank), _read_targets(raw.get("target_modules"), file)
 
 
@@ -66,21 +77,68 @@ def _read_targets(targets: Any, file: Path) -> Targets:
     if targets is None:
         return None
     if isinstance(targets, str):
-        try:
-            re.compile(targets)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise UserError(
-                f"expected target_modules to be a list or a pattern in {file}, found {targets!r} ({error}); correct it"
-            ) from error
+        _check_pattern(targets, file)
         return targets
     if not isinstance(targets, list) or not targets or not all(isinstance(target, str) for target in targets):
-        raise UserError(f"expected target_modules to be a list of names in {file}, found {targets!r}; correct the file")
+        raise UserError(
+            f"expected target_modules to be a list of names in {file}, found {targets!r:.80}; correct the file"
+        )
     unknown = sorted({target.split(".")[-1] for target in targets} - set(MODULE_NAMES))
     if unknown:
         raise UserError(
-            f"expected target_modules among {list(MODULE_NAMES)} in {file}, found {unknown}: not implemented"
+            f"expected target_modules among {list(MODULE_NAMES)} in {file}, found {unknown!r:.80}: not implemented"
         )
     return targets
+
+
+def _check_pattern(pattern: str, file: Path) -> None:
+    """Refuses what is no pattern, and one that could take for ever to match: the file may be a stranger's."""
+    if len(pattern) > LONGEST_PATTERN:  # before it is compiled
+        raise UserError(
+            f"expected a target_modules pattern of at most {LONGEST_PATTERN} characters in {file}, found "
+            f"{len(pattern)}; give a list of names"
+        )
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UserError(
+            f"expected target_modules to be a list or a pattern in {file}, found {pattern!r:.80} ({error!s:.80}); "
+            "correct it"
+        ) from error
+    if _runs_away(pattern):
+        raise UserError(
+            f"expected a target_modules pattern in {file} that is soon matched: without blanks, without a repeated "
+            f"group that holds a repeat or a choice, and with at most {MOST_REPEATS} repeats in a row; found "
+            f"{pattern!r:.80}; give a list of names"
+        )
+
+
+def _runs_away(pattern: str) -> bool:
+    """Whether a pattern is of a kind that a backtracking matcher can take exponentially long for.
+
+    `(a+)+` and `(a|a)+` do, on any name that does not match; `a*a*a*...` does with the number of its repeats.
+    """
+    if re.search(r"[\s#]", pattern):  # no module's name has them; in a verbose pattern they would mean nothing
+        return True
+    # Of each open group: repeats so far in this alternative, the most in one before, repeats and choices in all.
+    levels, inside = [[0, 0, 0]], 0  # inside: of the group that has just been closed
+    for token in _TOKEN.findall(pattern):
+        before, inside = inside, 0
+        here = levels[-1]
+        if token[0] == "(":
+            levels.append([0, 0, 0])
+        elif token == ")":
+            repeats, most, inside = levels.pop()
+            levels[-1][0] += max(repeats, most)
+            levels[-1][2] += inside
+        elif token == "|":
+            here[:] = 0, max(here[:2]), here[2] + 1
+        elif _REPEAT.match(token):
+            if before and token[0] != "?":
+                return True
+            here[0] += 1
+            here[2] += 1
+    return max(levels[0][:2]) > MOST_REPEATS
 
 
 def alpha_of(scale: float, divisor: float) -> float:

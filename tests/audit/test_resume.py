@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from canaryjax.audit import study
@@ -16,7 +17,7 @@ from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_re
 from canaryjax.audit.training_log import logging_to
 from canaryjax.embedded.tokenizer import EOS_ID, PAD_ID, save_tokenizer
 from canaryjax.errors import UserError
-from canaryjax.models.lora import init_adapter
+from canaryjax.models.lora import Adapter, LoraPair, init_adapter
 from canaryjax.runlog import RunDirectory, Silence, cores
 from canaryjax.weights.export import save_model
 from canaryjax.weights.peft import save_adapter
@@ -205,6 +206,17 @@ def test_a_trial_without_one_of_its_files_is_not_finished(run, tiny_model, lost)
     path = run.path / lost
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert [is_finished(run, trial, with_adapter=True) for trial in range(2)] == [True, False]
+
+
+def test_an_adapter_that_is_not_finite_is_left_out_and_its_trial_is_finished(run, tiny_model):
+    adapter = init_adapter(jax.random.key(3), tiny_model.config, rank=2, alpha=2.0)
+    record = {"trial": 0, "valid": False, "warnings": ["first"]}
+    keep_record(run, record, PAIRS, adapter)  # of a chunk that was stopped: it must not stay as this trial's
+    broken = Adapter(layers=adapter.layers | {"q": LoraPair(adapter.layers["q"].a * jnp.nan, adapter.layers["q"].b)})
+    keep_record(run, record, PAIRS, broken)  # saving refuses it, and that would end the run
+    assert list((run.path / "adapters").iterdir()) == []
+    assert read_record(run, 0)["warnings"] == ["first", "its adapter is not kept: q.a holds NaN or infinity"]
+    assert is_finished(run, 0, with_adapter=True)  # not trained again at every resume
 
 
 def test_pairs_are_read_back(kept):

@@ -112,6 +112,22 @@ def test_a_head_saved_beside_its_adapter_must_be_the_bases(tools, model, tmp_pat
             load_adapter(model, tmp_path / "a")
 
 
+def test_a_head_saved_in_another_type_than_the_base_is_loaded_in_is_its_own(tools, model, tmp_path):
+    # Rounded to F16 and to BF16, one weight is two numbers: neither is the other's rounding.
+    halved = tools.random_model(dataclasses.replace(model.config, dtype="bfloat16"))
+    adapter = random_adapter(model.config, targets=("q", "head"))
+    save_adapter(adapter, tmp_path / "a")
+    tensors, key = tools.read_tensors(tmp_path / "a" / TENSORS), "base_model.model.lm_head.base_layer.weight"
+    copy = np.asarray(head_table(model)).astype(np.float16)
+    assert not np.array_equal(copy.astype(jnp.bfloat16), np.asarray(head_table(halved)))
+    tools.write_tensors(tmp_path / "a" / TENSORS, tensors | {key: copy})
+    assert_equal(load_adapter(halved, tmp_path / "a"), adapter)
+    copy[2, 3] *= 1 + 2.0**-6  # two units of the last bit that bfloat16 has
+    tools.write_tensors(tmp_path / "a" / TENSORS, tensors | {key: copy})
+    with pytest.raises(UserError, match="found other weights"):
+        load_adapter(halved, tmp_path / "a")
+
+
 def test_settings_say_what_was_trained(saved):
     settings = json.loads((saved / SETTINGS).read_text())
     assert settings["lora_alpha"] == 7
@@ -155,6 +171,27 @@ def test_unknown_tensor_is_named(tools, model, saved, key):
     tools.write_tensors(saved / TENSORS, {**tensors, key: tensors[KEY]})
     with pytest.raises(UserError, match=key.replace(".", r"\.")):
         load_adapter(model, saved)
+
+
+@pytest.mark.parametrize("layer", ["00", "\u0660", "1" * 5000], ids=["00", "Arabic zero", "5000 digits"])
+def test_a_layer_has_one_name(tools, model, saved, layer):
+    tensors = tools.read_tensors(saved / TENSORS)
+    tools.write_tensors(saved / TENSORS, {k.replace("layers.0.", f"layers.{layer}."): x for k, x in tensors.items()})
+    with pytest.raises(UserError, match=r"expected LoRA tensors of the 3 layers' .*; use the base") as caught:
+        load_adapter(model, saved)
+    assert len(str(caught.value)) < 1000 + len(str(saved))
+
+
+@pytest.mark.parametrize(("of", "at"), [("model.layers.1.", "model.language_model."), ("lm_head.lora_A", "")])
+def test_the_names_of_two_models_in_one_file_are_refused(tools, model, tmp_path, of, at):
+    save_adapter(random_adapter(model.config, targets=("q", "head")), tmp_path / "a")
+    tensors = tools.read_tensors(tmp_path / "a" / TENSORS)
+    other = f"base_model.model.{at}{of.removeprefix('model.')}" if at else f"base_model.model.language_model.{of}"
+    renamed = {key.replace(f"base_model.model.{of}", other): x for key, x in tensors.items()}
+    assert renamed.keys() != tensors.keys()
+    tools.write_tensors(tmp_path / "a" / TENSORS, renamed)
+    with pytest.raises(UserError, match=r"expected one model's names in .*language_model.*; save the adapter again"):
+        load_adapter(model, tmp_path / "a")
 
 
 def test_another_base_is_named(tools, saved):
@@ -215,6 +252,23 @@ def test_nan_is_named(tools, model, saved):
         ({"init_lora_weights": "pissa"}, "init_lora_weights"),
         ({"peft_type": "IA3"}, "peft_type"),
         ({"some_new_option": 3}, "some_new_option"),
+        # Equal to false and to true, and neither: 0 means the first layer only.
+        *[({name: v}, name) for name, v in (("layers_to_transform", 0), ("init_lora_weights", 1))],
+        # Patterns that can take for ever, the first of them on this very file.
+        *[
+            ({"target_modules": v}, "; give a list of names")
+            for v in (
+                *("([a-z0-9_.]+)+!", r"(model\.layers\.\d+\.(self_attn\.[qv]_proj|mlp\.down_proj))+", "(?:.|[(]|.)*"),
+                *(
+                    "((?:.+)?){1,2}",
+                    "(.|[a-z])+!",
+                    ".*.*.*.*.*.*",
+                    "(x|.*.*.*(.*.*.*))",
+                    "(?x)(.+) +",
+                    ".*" + "|x" * 500,
+                ),
+            )
+        ],
         ({"r": 0}, "r "),
         ({"r": 4}, "lora_A"),
         *[
@@ -253,6 +307,11 @@ def test_settings_that_change_the_arithmetic_are_refused(model, saved, change, n
         ["down_proj", "self_attn.q_proj", "v_proj"],
         [f"model.layers.{i}.{m}" for i in range(3) for m in ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj")],
         r"model\.layers\.\d+\.(self_attn\.[qv]_proj|mlp\.down_proj)",
+        # As one large project writes it for models of text and pictures.
+        r"(?:.*?(?:language|text).*?(?:self_attn|mlp).*?(?:q_proj|v_proj|down_proj).*?)|"
+        r"(?:\bmodel\.layers\.[\d]{1,}\.(?:self_attn|mlp)\.(?:(?:q_proj|v_proj|down_proj)))",
+        r"(model\.)?(layers\.\d+\.)?(?P<part>self_attn|mlp)\.(q|v|down)_proj(?!.*[+*(])",
+        r".*q_proj|.*v_proj|.*down_proj|.*a|.*b|.*c|.*e",  # many repeats, but each name meets them one by one
         None,
     ],
 )
@@ -260,6 +319,17 @@ def test_target_modules_may_be_said_in_every_way_peft_has(model, saved, targets)
     settings = json.loads((saved / SETTINGS).read_text())
     (saved / SETTINGS).write_text(json.dumps(settings | {"target_modules": targets, "use_rslora": None}))
     assert_equal(load_adapter(model, saved), random_adapter(model.config))
+
+
+@pytest.mark.parametrize(
+    "change", [{"n" * 5000: 3}, {"new": "v" * 5000}, {"bias": "v" * 5000}, {"target_modules": ["x" * 5000]}]
+)
+def test_of_a_long_entry_a_part_is_shown(model, saved, change):
+    settings = json.loads((saved / SETTINGS).read_text())
+    (saved / SETTINGS).write_text(json.dumps(settings | change))
+    with pytest.raises(UserError, match="not implemented") as caught:
+        load_adapter(model, saved)
+    assert len(str(caught.value)) < 500 + len(str(saved))
 
 
 def test_an_adapter_of_a_shallower_base_says_so(tools, model, tmp_path):
@@ -274,11 +344,25 @@ def test_what_is_no_adapter_is_not_saved(model, tmp_path):
     for wrong in (None, {}, Adapter(layers=adapter.layers, scale=0.0), Adapter(layers=adapter.layers, scale=math.nan)):
         with pytest.raises(UserError, match="expected an adapter"):
             save_adapter(wrong, tmp_path / "none")
+    with pytest.raises(UserError, match=r"expected projections among .*, found \['query'\]; load it again"):
+        save_adapter(Adapter(layers={"query": adapter.layers["q"]}), tmp_path / "none")
+    with pytest.raises(UserError, match="expected a model from load_model, found str; load the base first"):
+        load_adapter("embedded", tmp_path)
     with pytest.raises(UserError, match="expected a path, found None"):
         save_adapter(adapter, None)
     with pytest.raises(UserError, match="expected a path, found None"):
         load_adapter(model, None)
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["down", "head"])
+def test_what_is_not_finite_is_not_saved(model, tmp_path, name, value):
+    pairs = adapter_pairs(random_adapter(model.config, targets=("q", "down", "head")))
+    pairs[name] = LoraPair(a=pairs[name].a, b=pairs[name].b.at[..., 1, 5].set(value))
+    with pytest.raises(UserError, match=rf"finite weights to save, found NaN or infinity in {name}\.b; train"):
+        save_adapter(from_pairs(pairs, 1.0), tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_truncated_and_pickled_adapters_are_named(model, saved):
