@@ -41,7 +41,7 @@ def mirrored(scalars):
             policy, stage = f"trial-{row['trial']:04d}" if "trial" in row else "base", row["stage"]
             step = row["step"] if "step" in row else row["updates"]
             for name, value in row.items():
-                if name not in ("trial", "stage", "step", "updates", "non_finite") and value is not None:
+                if name not in ("trial", "policy", "stage", "step", "updates", "non_finite") and value is not None:
                     wanted.setdefault(policy, []).append([f"{stage}/{name}", step, float(np.float32(value))])
         there = {folder.name: scalars(folder) for folder in (path / "tensorboard").iterdir()}
         return there, {policy: sorted(rows) for policy, rows in wanted.items()}
