@@ -59,13 +59,12 @@ def logging_to(
       warm: Whether the warm start is kept; its rows name no trial.
       tell: Called with a line where a mirror fails.
     """
-    before = run_dir.read_jsonl(METRICS)
-    with mirroring(names, run_dir, before, [row for row in before if _stays(row, again, warm)], tell) as mirror:
-        for name in (METRICS, SAMPLES):
-            rows = run_dir.read_jsonl(name)
-            kept = [row for row in rows if _stays(row, again, warm)]
-            if len(kept) < len(rows):
-                write_rows(run_dir, name, kept)
+    before = {name: run_dir.read_jsonl(name) for name in (METRICS, SAMPLES)}
+    kept = {name: [row for row in rows if _stays(row, again, warm)] for name, rows in before.items()}
+    with mirroring(names, run_dir, before[METRICS], kept[METRICS], tell) as mirror:
+        for name, rows in kept.items():
+            if len(rows) < len(before[name]):
+                write_rows(run_dir, name, rows)
         yield StudyLog(run_dir, mirror)
 
 
