@@ -74,7 +74,7 @@ def test_a_second_call_compiles_nothing(batch):
 @pytest.mark.parametrize("head", [64, 256])
 def test_our_attention_equals_cudnns(head):
     if "cuda" not in jax.devices()[0].client.platform_version:
-        pytest.skip("needs cuDNN")
+        pytest.skip("needs cuDNN, which only CUDA devices have")
     config = dataclasses.replace(SHAPE.config(), head_dim=head, attn_scale=head**-0.5, dtype="bfloat16")
     b, s, n, k = 2, 134, config.num_heads, config.num_kv_heads  # cuDNN has no backward pass for an odd length
     sizes = [(b, s, n, head), (b, k, s, head), (b, k, s, head), (b, s, n, head)]
