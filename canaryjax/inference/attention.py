@@ -20,6 +20,7 @@ from canaryjax.models.transformer import KEPT
 
 MASKED = -1e30  # finite, so that a row of padding stays free of NaN
 QUERY_BLOCK = 128  # context queries a block: scores above the diagonal are skipped, not computed and masked
+CACHE_BYTES = 2**21  # of a CPU core's own cache
 MOST_BLOCKS = 16  # blocks are unrolled; beyond, a longer program would save little
 
 
@@ -84,6 +85,21 @@ def _blocks(s: int, block: int) -> list[slice]:
     return [slice(start, min(start + size, s)) for start in range(0, s, size)]
 
 
+def _head_by_head(attend, q, *rest):
+    """`attend` of arrays `[b, k, ...]` and as many back; on a CPU one key head at a time where its scores are large.
+
+    They then stay in the cache from the product that makes them to the one that reads them; smaller ones would leave
+    cores idle. On several devices these axes may be split, and a loop over them would gather everything on each.
+    """
+    b, k, m, s, _ = q.shape
+    small = 4 * m * min(QUERY_BLOCK, s) * s < CACHE_BYTES
+    if small or jax.default_backend() != "cpu" or jax.device_count() > 1:
+        return attend(q, *rest)
+    heads = [a.reshape(b * k, 1, 1, *a.shape[2:]) for a in (q, *rest)]
+    done = jax.lax.map(lambda one: attend(*one), heads)
+    return jax.tree.map(lambda a: a.reshape(b, k, *a.shape[3:]), done)
+
+
 def _causal_scores(q, k, window, config, part):
     """Scores of one block of queries with the keys up to its end."""
     products = _dot("bkmqh,bksh->bkmqs", q[..., part, :], k[:, :, : part.stop])
@@ -97,22 +113,24 @@ def _causal(q, k, v, window, config, block):
 
 
 def _causal_forward(q, k, v, window, config, block):
-    mixed, norms = [], []
-    for part in _blocks(q.shape[3], block):
-        scores = _causal_scores(q, k, window, config, part)
-        top = scores.max(axis=-1, keepdims=True)
-        weights = jnp.exp(scores - top)
-        total = weights.sum(axis=-1, keepdims=True)
-        mixed.append(_dot("bkmqs,bksh->bkmqh", weights.astype(v.dtype), v[:, :, : part.stop]) / total)
-        norms.append((top + jnp.log(total))[..., 0])
-    mixed = checkpoint_name(jnp.concatenate(mixed, axis=-2).astype(q.dtype), KEPT)
-    norm = checkpoint_name(jnp.concatenate(norms, axis=-1), KEPT)
+    def attend(q, k, v):
+        mixed, norms = [], []
+        for part in _blocks(q.shape[3], block):
+            scores = _causal_scores(q, k, window, config, part)
+            top = scores.max(axis=-1, keepdims=True)
+            weights = jnp.exp(scores - top)
+            total = weights.sum(axis=-1, keepdims=True)
+            mixed.append(_dot("bkmqs,bksh->bkmqh", weights.astype(v.dtype), v[:, :, : part.stop]) / total)
+            norms.append((top + jnp.log(total))[..., 0])
+        return jnp.concatenate(mixed, axis=-2).astype(q.dtype), jnp.concatenate(norms, axis=-1)
+
+    mixed, norm = checkpoint_name(_head_by_head(attend, q, k, v), KEPT)
     return mixed, (q, k, v, window, mixed, norm)
 
 
 def _causal_backward(config, block, kept, of_mixed):
     q, k, v, window, mixed, norm = kept
-    mean = (of_mixed.astype(jnp.float32) * mixed.astype(jnp.float32)).sum(axis=-1)
+    mean = _dot("...h,...h->...", of_mixed, mixed)
     parts: list[jax.Array] = []
     of_k = of_v = jnp.zeros((), jnp.float32)
     for part in _blocks(q.shape[3], block):
@@ -181,8 +199,8 @@ def attend_step(
 
     Args:
       q: `[b, g, n, h]`, the queries at continuation index `step`.
-      k: `[b, k, g, h, t]`, keys of the continuations' own buffers.
-      v: `[b, k, g, t, h]`.
+      k: `[b * k * g, h, t]`, keys of the continuations' own buffers.
+      v: `[b * k * g, t, h]`.
       context_k: `[b, k, h, c]`.
       context_v: `[b, k, c, h]`.
       lengths, window, config: As in `attend_continuations`.
@@ -199,12 +217,14 @@ def attend_step(
     shared = _dot("bkrh,bkhc->bkrc", rows.reshape(flat), context_k).reshape(*rows.shape[:4], -1)
     shared = _scores(shared, (j < length) & (length + step - j < window), config)
     j = jnp.arange(k.shape[-1])
-    own = _scores(_dot("bkgmh,bkght->bkgmt", rows, k), (j <= step) & (step - j < window), config)
+    products = _dot("rmh,rht->rmt", rows.reshape(-1, *rows.shape[3:]), k).reshape(*rows.shape[:4], -1)
+    own = _scores(products, (j <= step) & (step - j < window), config)
     top = jnp.maximum(shared.max(axis=-1, keepdims=True), own.max(axis=-1, keepdims=True))
     shared, own = jnp.exp(shared - top), jnp.exp(own - top)
     total = shared.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
     mixed = _dot("bkrc,bkch->bkrh", shared.astype(v.dtype).reshape(flat), context_v).reshape(rows.shape)
-    mixed = (mixed + _dot("bkgmt,bkgth->bkgmh", own.astype(v.dtype), v)) / total
+    of_own = _dot("rmt,rth->rmh", own.astype(v.dtype).reshape(-1, *own.shape[3:]), v).reshape(rows.shape)
+    mixed = (mixed + of_own) / total
     return jnp.swapaxes(mixed.astype(q.dtype), 1, 2).reshape(q.shape)
 
 
@@ -247,7 +267,7 @@ def _joint_backward(config, kept, of_mixed):
     q, k, v, context_k, context_v, lengths, window, first, mixed, norm = kept
     scores = _joint_scores(q, k, context_k, lengths, window, first, config)
     shared, own = (jnp.exp(part - norm[..., None]) for part in scores)
-    mean = (of_mixed.astype(jnp.float32) * mixed.astype(jnp.float32)).sum(axis=-1)
+    mean = _dot("...h,...h->...", of_mixed, mixed)
     out = _flat(of_mixed)
     of_context_v = _over_keys(out, _flat(shared), "bkrh,bkrc->bkhc")
     of_v = _over_keys(of_mixed, own, "bkgmth,bkgmts->bkghs")

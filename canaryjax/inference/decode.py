@@ -51,8 +51,8 @@ class OwnCache:
     """Keys and values of continuations, indexed by the continuation's own token; by layer or stacked.
 
     Attributes:
-      k: `[b, k, g, h, t]` a layer.
-      v: `[b, k, g, t, h]` a layer.
+      k: `[b * k * g, h, t]` a layer.
+      v: `[b * k * g, t, h]` a layer.
     """
 
     k: Any
@@ -106,7 +106,7 @@ def init_own_cache(context: Context, num_samples: int, size: int) -> OwnCache:
         *outer, b, k = of_context.shape[:-2]
         h = of_context.shape[-2 if turned else -1]
         inner = (h, size) if turned else (size, h)
-        return jnp.zeros((*outer, b, k, num_samples, *inner), of_context.dtype)
+        return jnp.zeros((*outer, b * k * num_samples, *inner), of_context.dtype)
 
     return OwnCache(
         k=jax.tree.map(lambda a: empty(a, True), context.k), v=jax.tree.map(lambda a: empty(a, False), context.v)
@@ -135,7 +135,8 @@ def decode_step(
 
     def layer(x, block, pairs, settings, context_k, context_v, write):
         def attend(q, k, v):
-            (own_k, own_v), written = write(heads_first(k)[..., None], heads_first(v)[..., None, :])
+            k, v = (heads_first(a).reshape(-1, a.shape[-1]) for a in (k, v))
+            (own_k, own_v), written = write(k[..., None], v[:, None])
             mixed = attend_step(q, own_k, own_v, context_k, context_v, context.lengths, settings.window, step, config)
             return mixed, written
 
@@ -169,8 +170,8 @@ def _scanned(layer, x, blocks, settings, context, own, step):
         *parts, index = xs
 
         def write(k, v):
-            k = write_at(own.k, k[None], index, 0, 0, 0, 0, step)
-            v = write_at(own.v, v[None], index, 0, 0, 0, step, 0)
+            k = write_at(own.k, k[None], index, 0, 0, step)
+            v = write_at(own.v, v[None], index, 0, step, 0)
             mine = tuple(jax.lax.dynamic_index_in_dim(a, index, keepdims=False) for a in (k, v))
             return mine, OwnCache(k=k, v=v)
 

@@ -71,8 +71,13 @@ def sample_rollouts(
     if keys.ndim == 1:
         rows = jnp.arange(context_ids_pbs.shape[1])
         keys = jax.vmap(lambda key: jax.vmap(partial(jax.random.fold_in, key))(rows))(keys)
-    policies = partial(jax.vmap, in_axes=(None, 0, 0, 0, 0))
-    context, state = policies(partial(_start, settings))(model, adapters_p, context_ids_pbs, context_mask_pbs, keys)
+    of_policies = adapters_p, context_ids_pbs, context_mask_pbs, keys
+    alone = keys.shape[0] == 1
+    if alone:  # without an axis: one of length one would have the compiler copy every cache at every step
+        of_policies = jax.tree.map(lambda a: a[0], of_policies)
+    mapped = (lambda function: function) if alone else jax.vmap
+    adapter, _, _, keys = of_policies
+    context, state = mapped(partial(_start, settings, model))(*of_policies)
     blocks = by_layer(model.blocks, model.config)
 
     def unfinished(carry):
@@ -83,11 +88,11 @@ def sample_rollouts(
         # The loop is outside the map over policies: mapped, each would copy its whole cache at every step to be able to
         # stop by itself.
         step, state = carry
-        advanced = jax.vmap(partial(_advance, settings, step, model, blocks))(adapters_p, context, state, keys)
-        return step + 1, advanced
+        return step + 1, mapped(partial(_advance, settings, step, model, blocks))(adapter, context, state, keys)
 
     _, state = jax.lax.while_loop(unfinished, advance, (jnp.int32(1), state))
-    return jax.lax.stop_gradient(state.rollout)
+    rollout = jax.lax.stop_gradient(state.rollout)
+    return jax.tree.map(lambda a: a[None], rollout) if alone else rollout
 
 
 def _start(settings, model, adapter, ids, mask, keys) -> tuple[Context, _State]:

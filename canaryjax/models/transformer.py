@@ -6,6 +6,7 @@ every other line.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -170,10 +171,31 @@ def init_transformer(key: jax.Array, config: ModelConfig, stddev: float = 0.02) 
 
 def rms_norm(x: jax.Array, weight: nnx.Param, config: ModelConfig) -> jax.Array:
     """Root-mean-square norm over the last axis in float32, returned in x's dtype (Zhang & Sennrich 2019)."""
-    y = x.astype(jnp.float32)
-    y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + config.norm_eps)
     w = weight[...].astype(jnp.float32)
-    return (y * (1.0 + w if config.unit_offset_norm else w)).astype(x.dtype)
+    w = 1.0 + w if config.unit_offset_norm else w
+    return _normalised(x.astype(jnp.float32), w, config.norm_eps).astype(x.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _normalised(x, weight, eps):
+    return _normalised_forward(x, weight, eps)[0]
+
+
+def _normalised_forward(x, weight, eps):
+    inverse = jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + eps)
+    return x * inverse * weight, (x, weight, inverse)
+
+
+def _normalised_backward(eps, kept, of_y):
+    x, weight, inverse = kept
+    of_unit = of_y * weight
+    # A product, not a sum over x * y: on a CPU XLA adds up the latter ten times slower.
+    along = jnp.einsum("...d,...d->...", of_unit, x, precision="highest")[..., None] / x.shape[-1]
+    of_x = inverse * of_unit - x * inverse**3 * along
+    return of_x, jnp.einsum("...d,...d->d", of_y, x * inverse)
+
+
+_normalised.defvjp(_normalised_forward, _normalised_backward)
 
 
 def embed(model: Transformer, ids: jax.Array) -> jax.Array:

@@ -2,9 +2,11 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import pytest
 
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.transformer import (
@@ -63,6 +65,33 @@ def test_a_norm_is_exact_until_it_is_rounded_once():
     without = by_hand_norm(x, 0 * weight).astype(ml_dtypes.bfloat16)
     assert (wanted != without).any()
     np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+@pytest.mark.parametrize("offset", [True, False])
+def test_a_norms_gradients_are_those_of_its_formula(offset):
+    # The backward pass is written out: against central differences in float64, for states and weights.
+    config = dataclasses.replace(CONFIG, unit_offset_norm=offset)
+    rng = np.random.default_rng(6)
+    x, weight, of_y = rng.normal(size=(3, 10)), rng.normal(size=10), rng.normal(size=(3, 10))
+
+    def ours(x, weight):
+        model = random_model()
+        return (rms_norm(x, type(model.final_norm)(weight), config) * jnp.asarray(of_y, jnp.float32)).sum()
+
+    def formula(x, weight):
+        y = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + config.norm_eps) * (offset + weight)
+        return (y * of_y).sum()
+
+    found = jax.grad(ours, (0, 1))(jnp.asarray(x, jnp.float32), jnp.asarray(weight, jnp.float32))
+    for index, operand in enumerate((x, weight)):
+        wanted = np.zeros_like(operand)
+        for at in np.ndindex(operand.shape):
+            step = np.zeros_like(operand)
+            step[at] = 1e-6
+            ends = ([o + sign * step * (o is operand) for o in (x, weight)] for sign in (1, -1))
+            above, below = (formula(*end) for end in ends)
+            wanted[at] = (above - below) / 2e-6
+        np.testing.assert_allclose(found[index], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_queries_and_keys_are_normalised_before_they_are_turned():
