@@ -199,8 +199,8 @@ def attend_step(
 
     Args:
       q: `[b, g, n, h]`, the queries at continuation index `step`.
-      k: `[b * k * g, h, t]`, keys of the continuations' own buffers.
-      v: `[b * k * g, t, h]`.
+      k: `[b, k, g, h, t]`, keys of the continuations' own buffers; axes of length 1 before h may be left out.
+      v: `[b, k, g, t, h]`, likewise.
       context_k: `[b, k, h, c]`.
       context_v: `[b, k, c, h]`.
       lengths, window, config: As in `attend_continuations`.
@@ -217,14 +217,14 @@ def attend_step(
     shared = _dot("bkrh,bkhc->bkrc", rows.reshape(flat), context_k).reshape(*rows.shape[:4], -1)
     shared = _scores(shared, (j < length) & (length + step - j < window), config)
     j = jnp.arange(k.shape[-1])
-    products = _dot("rmh,rht->rmt", rows.reshape(-1, *rows.shape[3:]), k).reshape(*rows.shape[:4], -1)
+    products = _dot("...mh,...ht->...mt", rows.reshape(*k.shape[:-2], *rows.shape[3:]), k).reshape(*rows.shape[:4], -1)
     own = _scores(products, (j <= step) & (step - j < window), config)
     top = jnp.maximum(shared.max(axis=-1, keepdims=True), own.max(axis=-1, keepdims=True))
     shared, own = jnp.exp(shared - top), jnp.exp(own - top)
     total = shared.sum(axis=-1, keepdims=True) + own.sum(axis=-1, keepdims=True)
     mixed = _dot("bkrc,bkch->bkrh", shared.astype(v.dtype).reshape(flat), context_v).reshape(rows.shape)
-    of_own = _dot("rmt,rth->rmh", own.astype(v.dtype).reshape(-1, *own.shape[3:]), v).reshape(rows.shape)
-    mixed = (mixed + of_own) / total
+    of_own = _dot("...mt,...th->...mh", own.astype(v.dtype).reshape(*v.shape[:-2], *own.shape[3:]), v)
+    mixed = (mixed + of_own.reshape(rows.shape)) / total
     return jnp.swapaxes(mixed.astype(q.dtype), 1, 2).reshape(q.shape)
 
 

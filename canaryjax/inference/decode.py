@@ -51,8 +51,9 @@ class OwnCache:
     """Keys and values of continuations, indexed by the continuation's own token; by layer or stacked.
 
     Attributes:
-      k: `[b * k * g, h, t]` a layer.
-      v: `[b * k * g, t, h]` a layer.
+      k: `[b, k, g, h, t]` a layer, without such of b, k and g as are 1: XLA takes them out of products, and would copy
+        the buffer at every step to have it both ways.
+      v: `[b, k, g, t, h]` a layer, likewise.
     """
 
     k: Any
@@ -99,6 +100,10 @@ def prefill(
     return last[:, 0], Context(pairs, k, v, lengths, scale)
 
 
+def _rows(*sizes: int) -> tuple[int, ...]:
+    return tuple(n for n in sizes if n > 1)
+
+
 def init_own_cache(context: Context, num_samples: int, size: int) -> OwnCache:
     """Empty buffers for `num_samples` continuations of `size` tokens of each context."""
 
@@ -106,7 +111,7 @@ def init_own_cache(context: Context, num_samples: int, size: int) -> OwnCache:
         *outer, b, k = of_context.shape[:-2]
         h = of_context.shape[-2 if turned else -1]
         inner = (h, size) if turned else (size, h)
-        return jnp.zeros((*outer, b * k * num_samples, *inner), of_context.dtype)
+        return jnp.zeros((*outer, *_rows(b, k, num_samples), *inner), of_context.dtype)
 
     return OwnCache(
         k=jax.tree.map(lambda a: empty(a, True), context.k), v=jax.tree.map(lambda a: empty(a, False), context.v)
@@ -135,8 +140,9 @@ def decode_step(
 
     def layer(x, block, pairs, settings, context_k, context_v, write):
         def attend(q, k, v):
-            k, v = (heads_first(a).reshape(-1, a.shape[-1]) for a in (k, v))
-            (own_k, own_v), written = write(k[..., None], v[:, None])
+            k, v = (heads_first(a) for a in (k, v))
+            k, v = (a.reshape(*_rows(*a.shape[:3]), a.shape[3]) for a in (k, v))
+            (own_k, own_v), written = write(k[..., None], v[..., None, :])
             mixed = attend_step(q, own_k, own_v, context_k, context_v, context.lengths, settings.window, step, config)
             return mixed, written
 
@@ -170,8 +176,8 @@ def _scanned(layer, x, blocks, settings, context, own, step):
         *parts, index = xs
 
         def write(k, v):
-            k = write_at(own.k, k[None], index, 0, 0, step)
-            v = write_at(own.v, v[None], index, 0, step, 0)
+            k = write_at(own.k, k[None], index, *[0] * (k.ndim - 1), step)
+            v = write_at(own.v, v[None], index, *[0] * (v.ndim - 2), step, 0)
             mine = tuple(jax.lax.dynamic_index_in_dim(a, index, keepdims=False) for a in (k, v))
             return mine, OwnCache(k=k, v=v)
 

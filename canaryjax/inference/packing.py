@@ -10,21 +10,22 @@ import numpy as np
 
 BATCH_TOKENS = 8192  # tokens of one batch: enough to fill the matrix units, little enough for a small machine
 FEWEST_TOKENS = 8
+LONG = 1024
 
 
 def round_up(n: int, least: int = 1) -> int:
-    """The smallest of 1, 2, 3, 4, 6, 8, 12, 16, 24, ... that is at least n and `least`: at most a third is padding.
+    """The smallest size of the ladder that is at least n and `least`.
 
-    >>> [round_up(n) for n in (1, 3, 5, 13, 200)]
-    [1, 3, 6, 16, 256]
+    It has two steps an octave (1, 2, 3, 4, 6, 8, 12, ...), so that at most a third is padding; eight above `LONG`,
+    where padding costs more than another program does.
+
+    >>> [round_up(n) for n in (1, 3, 5, 13, 200, 1600)]
+    [1, 3, 6, 16, 256, 1664]
     """
-    power = 1
-    while True:
-        if n <= power >= least:
-            return power
-        if power > 1 and n <= power * 3 // 2 >= least:
-            return power * 3 // 2
-        power *= 2
+    n = max(n, least)
+    octave = 1 << max((n - 1).bit_length() - 1, 0)
+    step = max(octave // (8 if n > LONG else 2), 1)
+    return -(-n // step) * step
 
 
 def batches(sizes: Sequence[tuple[Hashable, int]]) -> Iterator[tuple[list[int], int]]:

@@ -239,6 +239,8 @@ def test_batches_hold_every_row_once_and_few_shapes():
     assert [rows for _, rows in found] == [128, 128, 64, 1, 1]  # at most 8,192 tokens, or one row
     assert filled([4, 5, 6], 4) == [4, 5, 6, 6]
     assert [round_up(n) for n in (1, 2, 3, 4, 5, 7, 9, 13, 17, 25)] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32]
+    assert [round_up(n) for n in (769, 1024, 1025, 1600, 2048, 2049)] == [1024, 1024, 1152, 1664, 2048, 2304]
+    assert [round_up(n, 8) for n in (1, 8, 9)] == [8, 8, 12]
 
 
 def test_import_starts_without_jax():

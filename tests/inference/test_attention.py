@@ -106,7 +106,7 @@ def test_scores_and_softmax_are_float32_under_bfloat16(tiny_model):
     # The first key is the context's, the second the continuation's own.
     parts = k[:, :, None, 1:], v[:, :, None, 1:], k[:, :, :1], v[:, :, :1]
     own = attend_continuations(q[None, None, None, None], *parts, one, anywhere, 0, config)[0, 0, 0, 0]
-    turned = jnp.swapaxes(parts[0][0, 0], -1, -2), parts[1][0, 0], jnp.swapaxes(parts[2], -1, -2), parts[3]
+    turned = jnp.swapaxes(parts[0], -1, -2), parts[1], jnp.swapaxes(parts[2], -1, -2), parts[3]
     step = attend_step(q[None, None, None], *turned, one, anywhere, jnp.int32(0), config)[0, 0, 0]
     for found in (causal, own, step):
         assert found.dtype == jnp.bfloat16
