@@ -1,4 +1,4 @@
-"""Floating-point operations that the mathematics of a forward and a gradient pass asks for."""
+"""Floating-point operations that the log-probs of continuations, and their gradient, ask for."""
 
 from dataclasses import dataclass
 
@@ -40,19 +40,27 @@ class Operations:
 def count_operations(config: ModelConfig, context: int, group: int, completion: int, rank: int) -> Operations:
     """Operations for one context shared by `group` continuations; each causal pair is counted once.
 
+    Of the last layer nobody reads a context's tokens but their keys and values and the last one's state: what a pass
+    may leave out there is not counted.
+
     Args:
       config: The model.
       context, completion: Tokens.
       group: Continuations.
       rank: Of an adapter on all seven projections; 0 is none.
     """
-    shapes = projection_shapes(config).values()
-    tokens = context + group * completion
-    pairs = context * (context + 1) // 2 + group * (completion * context + completion * (completion + 1) // 2)
-    layers, mixed = config.num_layers, config.num_heads * config.head_dim
+    tokens, read = context + group * completion, 1 + group * completion
+    own_pairs = group * (completion * context + completion * (completion + 1) // 2)
+    pairs, read_pairs = context * (context + 1) // 2 + own_pairs, context + own_pairs
+    before, mixed = config.num_layers - 1, config.num_heads * config.head_dim
+    linear = adapter = 0
+    for name, (size_in, size_out) in projection_shapes(config).items():
+        rows = before * tokens + (tokens if name in ("k", "v") else read)
+        linear += 2 * rows * size_in * size_out
+        adapter += 2 * rows * rank * (size_in + size_out)
     return Operations(
-        linear=2 * layers * tokens * sum(size_in * size_out for size_in, size_out in shapes),
-        adapter=2 * layers * tokens * rank * sum(size_in + size_out for size_in, size_out in shapes),
-        attention=2 * layers * pairs * 2 * mixed,
+        linear=linear,
+        adapter=adapter,
+        attention=2 * (before * pairs + read_pairs) * 2 * mixed,
         head=2 * group * completion * config.vocab_size * config.width,
     )

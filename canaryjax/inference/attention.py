@@ -20,13 +20,19 @@ from canaryjax.models.transformer import KEPT
 
 MASKED = -1e30  # finite, so that a row of padding stays free of NaN
 QUERY_BLOCK = 128  # context queries a block: scores above the diagonal are skipped, not computed and masked
-CACHE_BYTES = 2**21  # of a CPU core's own cache
+HEAD_BYTES = 2**21  # scores of a block and key head from which one head at a time is faster on two CPU cores of 2 MiB
 MOST_BLOCKS = 16  # blocks are unrolled; beyond, a longer program would save little
 
 
 def _dot(subscripts: str, *operands: jax.Array) -> jax.Array:
     """Einsum in float32 out of the operands' dtype."""
     return jnp.einsum(subscripts, *operands, preferred_element_type=jnp.float32)
+
+
+def _row_sums(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Sums of `x * y` over the last axis in float32; as a product, since a CPU takes ten times as long for the sum."""
+    x, y = x.astype(jnp.float32), y.astype(jnp.float32)
+    return jnp.einsum("...h,...h->...", x, y, precision=jax.lax.Precision.HIGHEST)
 
 
 def _over_keys(rows: jax.Array, scores: jax.Array, subscripts: str) -> jax.Array:
@@ -85,14 +91,15 @@ def _blocks(s: int, block: int) -> list[slice]:
     return [slice(start, min(start + size, s)) for start in range(0, s, size)]
 
 
-def _head_by_head(attend, q, *rest):
+def _head_by_head(attend, block, q, *rest):
     """`attend` of arrays `[b, k, ...]` and as many back; on a CPU one key head at a time where its scores are large.
 
-    They then stay in the cache from the product that makes them to the one that reads them; smaller ones would leave
-    cores idle. On several devices these axes may be split, and a loop over them would gather everything on each.
+    More of them is then still in the cores' caches when the next operation reads it; of small ones a head alone would
+    leave cores idle. On several devices these axes may be split, and a loop over them would gather everything on each.
+    Under a map over policies it is one head of every policy.
     """
     b, k, m, s, _ = q.shape
-    small = 4 * m * min(QUERY_BLOCK, s) * s < CACHE_BYTES
+    small = 4 * m * _blocks(s, block)[0].stop * s < HEAD_BYTES
     if small or jax.default_backend() != "cpu" or jax.device_count() > 1:
         return attend(q, *rest)
     heads = [a.reshape(b * k, 1, 1, *a.shape[2:]) for a in (q, *rest)]
@@ -113,9 +120,11 @@ def _causal(q, k, v, window, config, block):
 
 
 def _causal_forward(q, k, v, window, config, block):
+    parts = _blocks(q.shape[3], block)
+
     def attend(q, k, v):
         mixed, norms = [], []
-        for part in _blocks(q.shape[3], block):
+        for part in parts:
             scores = _causal_scores(q, k, window, config, part)
             top = scores.max(axis=-1, keepdims=True)
             weights = jnp.exp(scores - top)
@@ -124,13 +133,13 @@ def _causal_forward(q, k, v, window, config, block):
             norms.append((top + jnp.log(total))[..., 0])
         return jnp.concatenate(mixed, axis=-2).astype(q.dtype), jnp.concatenate(norms, axis=-1)
 
-    mixed, norm = checkpoint_name(_head_by_head(attend, q, k, v), KEPT)
+    mixed, norm = checkpoint_name(_head_by_head(attend, block, q, k, v), KEPT)
     return mixed, (q, k, v, window, mixed, norm)
 
 
 def _causal_backward(config, block, kept, of_mixed):
     q, k, v, window, mixed, norm = kept
-    mean = _dot("...h,...h->...", of_mixed, mixed)
+    mean = _row_sums(of_mixed, mixed)
     parts: list[jax.Array] = []
     of_k = of_v = jnp.zeros((), jnp.float32)
     for part in _blocks(q.shape[3], block):
@@ -267,7 +276,7 @@ def _joint_backward(config, kept, of_mixed):
     q, k, v, context_k, context_v, lengths, window, first, mixed, norm = kept
     scores = _joint_scores(q, k, context_k, lengths, window, first, config)
     shared, own = (jnp.exp(part - norm[..., None]) for part in scores)
-    mean = _dot("...h,...h->...", of_mixed, mixed)
+    mean = _row_sums(of_mixed, mixed)
     out = _flat(of_mixed)
     of_context_v = _over_keys(out, _flat(shared), "bkrh,bkrc->bkhc")
     of_v = _over_keys(of_mixed, own, "bkgmth,bkgmts->bkghs")

@@ -71,13 +71,13 @@ def sample_rollouts(
     if keys.ndim == 1:
         rows = jnp.arange(context_ids_pbs.shape[1])
         keys = jax.vmap(lambda key: jax.vmap(partial(jax.random.fold_in, key))(rows))(keys)
-    of_policies = adapters_p, context_ids_pbs, context_mask_pbs, keys
+    given = adapters_p, context_ids_pbs, context_mask_pbs, keys
     alone = keys.shape[0] == 1
     if alone:  # without an axis: one of length one would have the compiler copy every cache at every step
-        of_policies = jax.tree.map(lambda a: a[0], of_policies)
-    mapped = (lambda function: function) if alone else jax.vmap
-    adapter, _, _, keys = of_policies
-    context, state = mapped(partial(_start, settings, model))(*of_policies)
+        given = jax.tree.map(lambda a: a[0], given)
+    over_policies = (lambda function: function) if alone else jax.vmap
+    adapters, _, _, row_keys = given
+    context, state = over_policies(partial(_start, settings, model))(*given)
     blocks = by_layer(model.blocks, model.config)
 
     def unfinished(carry):
@@ -88,7 +88,8 @@ def sample_rollouts(
         # The loop is outside the map over policies: mapped, each would copy its whole cache at every step to be able to
         # stop by itself.
         step, state = carry
-        return step + 1, mapped(partial(_advance, settings, step, model, blocks))(adapter, context, state, keys)
+        advanced = over_policies(partial(_advance, settings, step, model, blocks))
+        return step + 1, advanced(adapters, context, state, row_keys)
 
     _, state = jax.lax.while_loop(unfinished, advance, (jnp.int32(1), state))
     rollout = jax.lax.stop_gradient(state.rollout)

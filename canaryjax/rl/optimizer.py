@@ -36,7 +36,7 @@ class TrainState:
 
 
 def learning_rate_schedule(settings: OptimizerSettings, updates: int) -> optax.Schedule:
-    """The rate at each of `updates` updates: linear warm-up from 0, then the settings' schedule."""
+    """The rate at each of `updates` updates: linear warm-up, then the settings' schedule."""
     warmup = round(settings.warmup_fraction * updates)
     rest = max(updates - warmup, 1)
     peak = settings.learning_rate

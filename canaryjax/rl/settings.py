@@ -71,8 +71,8 @@ class OptimizerSettings:
 
     Attributes:
       learning_rate: Highest rate.
-      schedule: After the warm-up: constant, or linear or cosine decay to zero at the last update.
-      warmup_fraction: Share of all updates in which the rate rises linearly from zero.
+      schedule: After the warm-up: constant, or linear or cosine decay, at zero one update after the last.
+      warmup_fraction: Share of all updates in which the rate rises linearly, from one such step above zero.
       weight_decay: Decoupled decay (Loshchilov & Hutter 2019).
       max_grad_norm: Largest gradient norm of one policy; policies never share a norm.
     """

@@ -96,9 +96,15 @@ def model_files(path: str | Path) -> list[Path]:
     """The files that `load_model` reads at `path`: with others in their place it would be another model."""
     path = Path(path).expanduser()
     if path.suffix == ".gguf":
-        return [path]
+        # A tokenizer beside it is read in place of the one inside.
+        read = _companions(path.parent) if (path.parent / "tokenizer.json").is_file() else []
+        return [path, *read]
     weights = {tensor.file for tensor in open_checkpoint(path).values()}
-    return sorted(weights | {path / name for name in _COMPANIONS if (path / name).is_file()})
+    return sorted({*weights, *_companions(path)})
+
+
+def _companions(folder: Path) -> list[Path]:
+    return [folder / name for name in _COMPANIONS if (folder / name).is_file()]
 
 
 def with_real_vocab(config: ModelConfig, tokenizer: "TextTokenizer | None", path: Path) -> ModelConfig:

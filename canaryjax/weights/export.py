@@ -7,6 +7,7 @@ from typing import Any
 
 from safetensors.numpy import save_file
 
+from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.transformer import Transformer, parameter_arrays
 from canaryjax.weights.atomic import new_directory
@@ -40,6 +41,11 @@ def config_json(config: ModelConfig, *, bos_id: int | None, eos_ids: Sequence[in
         "rope_parameters": _rope(config),
     }
     if family != "qwen2":
+        if config.qkv_bias != config.o_bias:
+            raise UserError(
+                "expected biases on all four projections of attention or on none, found them on "
+                f"{'q, k and v' if config.qkv_bias else 'o'} alone; no {family} directory can say that"
+            )
         out["attention_bias"] = config.qkv_bias
     if family == "llama":
         out["mlp_bias"] = config.mlp_bias
@@ -98,7 +104,8 @@ def save_model(
       files: Contents of more files by name, such as a tokenizer's.
 
     Raises:
-      UserError: The directory holds something already, or cannot be written.
+      UserError: The directory holds something already, or cannot be written, or `config.json` cannot say where biases
+        are.
     """
     directory = given_path(directory)
     tensors = dict(export_arrays(parameter_arrays(model), model.config, TABLES[model.config.family]))

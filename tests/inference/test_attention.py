@@ -36,12 +36,12 @@ def assert_same(ours, theirs, operands):
 
 @pytest.mark.parametrize("window", [2**30, 3])
 @pytest.mark.parametrize("softcap", [None, 0.9])
-@pytest.mark.parametrize("cache", [0, attention.CACHE_BYTES], ids=["head by head", "together"])
-def test_causal(tiny_model, monkeypatch, window, softcap, cache):
+@pytest.mark.parametrize("bytes_of_head", [0, attention.HEAD_BYTES], ids=["head by head", "together"])
+def test_causal(tiny_model, monkeypatch, window, softcap, bytes_of_head):
     # 11 positions in blocks of 4, 4 and 3. Catches a lost block offset, a forgotten derivative of the soft cap, a query
     # head that reads the wrong key head.
     monkeypatch.setattr(attention, "QUERY_BLOCK", 4)
-    monkeypatch.setattr(attention, "CACHE_BYTES", cache)
+    monkeypatch.setattr(attention, "HEAD_BYTES", bytes_of_head)
     config = tiny_model(attn_softcap=softcap, num_heads=6).config
 
     def ours(q, k, v):

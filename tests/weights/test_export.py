@@ -36,6 +36,15 @@ def test_bfloat16_round_trip_is_exact(family, tools, tmp_path):
     assert tools.same_arrays(load_model(tmp_path / "out", dtype="bfloat16").params, model)
 
 
+@pytest.mark.parametrize("lacking", ["qkv_bias", "o_bias"])
+def test_biases_that_no_configuration_names_are_refused(lacking, tools, tmp_path):
+    # As a GGUF file may hold them: `attention_bias` says all four or none, and the directory would not load.
+    model = tools.random_model(dataclasses.replace(tools.configs["llama"], **{lacking: False}))
+    with pytest.raises(UserError, match="biases on all four projections"):
+        save_model(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_directory_in_use_is_refused(tools, tmp_path):
     model = tools.random_model(tools.configs["llama"])
     save_model(model, tmp_path / "out")

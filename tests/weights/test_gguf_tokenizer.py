@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from canaryjax.weights.checkpoint import model_files
 from canaryjax.weights.gguf_tokenizer import end_ids, read_tokenizer
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -149,6 +150,14 @@ def test_a_tokenizer_beside_the_file_wins(tmp_path):
     Tokenizer(models.WordLevel({"x": 0, "[UNK]": 1}, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
     tokenizer = read_tokenizer({"tokenizer.ggml.model": "rwkv"}, tmp_path / "m.gguf")
     assert tokenizer.encode("x").ids.tolist() == [0]
+
+
+def test_a_tokenizer_beside_the_file_is_one_of_the_models_files(tmp_path):
+    # A run that is resumed compares the files' contents: with another tokenizer it is another model.
+    (tmp_path / "config.json").write_text("{}")
+    assert model_files(tmp_path / "m.gguf") == [tmp_path / "m.gguf"]  # alone, the file says everything itself
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert model_files(tmp_path / "m.gguf") == [tmp_path / name for name in ("m.gguf", "config.json", "tokenizer.json")]
 
 
 def test_broken_metadata_is_an_error(tmp_path):
