@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from canaryjax.errors import UserError
+from canaryjax.inference import decode
 from canaryjax.inference.forward import run_context
 from canaryjax.inference.generate import sample_rollouts
 from canaryjax.inference.logprobs import head_logits, score_shared
@@ -55,6 +56,23 @@ def test_sampler_equals_scorer(tiny_model, tiny_adapter, shared_batch, style, te
         length = row_ended.argmax() + 1 if row_ended.any() else 7
         np.testing.assert_array_equal(row_mask, np.arange(7) < length)
         assert not row[length:].any()
+
+
+@pytest.mark.parametrize("policies", [1, 2])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_deep_models_sample_what_unrolled_ones_do(tiny_model, tiny_adapter, shared_batch, monkeypatch, policies, rows):
+    # Above MOST_UNROLLED layers the loop over them is a scan with caches of its own shape, written at other places.
+    model = tiny_model("windowed", real_vocab_size=47, stddev=0.2)
+    adapters = jax.tree.map(lambda *a: jnp.stack(a), *(tiny_adapter(model.config, i) for i in range(policies)))
+    ids, mask = (jnp.stack([a[:rows]] * policies) for a in contexts(shared_batch))
+    law = SamplingSettings(2, 7)
+    found = []
+    for most in (decode.MOST_UNROLLED, 0):
+        monkeypatch.setattr(decode, "MOST_UNROLLED", most)
+        fresh = jax.jit(lambda *given: sample_rollouts(*given, law))  # a function that was compiled is not traced again
+        found.append(fresh(model, adapters, ids, mask, keys(*range(policies))))
+    np.testing.assert_array_equal(found[0].ids_pbgt, found[1].ids_pbgt)
+    np.testing.assert_allclose(found[0].logps_pbgt, found[1].logps_pbgt, rtol=1e-5, atol=1e-5)
 
 
 def test_greedy_is_the_argmax_of_the_full_pass(tiny_model, shared_batch):
