@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
       argv: Words after the program's name; None takes the process's own.
     """
     try:
-        with stoppable():
+        with stoppable(audit.how_to_resume):
             startup.prepare()
             status = _run(sys.argv[1:] if argv is None else list(argv))
             sys.stdout.flush()

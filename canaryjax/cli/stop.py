@@ -2,13 +2,19 @@
 
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 0.5  # seconds: a stop that is quicker needs no word that it takes a while
+AGAIN = 0.02  # seconds until a stop that got lost is tried again: whatever swallowed it is over by then
+LOST = 0  # what the pipe says then; no signal has this number
 
 
 class Stopped(BaseException):
@@ -20,59 +26,108 @@ class Stopped(BaseException):
 
 
 @contextlib.contextmanager
-def stoppable() -> Iterator[None]:
+def stoppable(last_words: Callable[[], str] = str) -> Iterator[None]:
     """Turns the signals into `Stopped` inside the block.
 
     Python runs signal handlers between bytecodes, so a compiled program that takes a minute would make the first
     Ctrl-C look lost. A thread that reads the wake-up pipe answers meanwhile, and ends the process on the second signal:
     files in a run directory appear whole or not at all, so nothing is lost but the work since the last checkpoint.
+
+    Args:
+      last_words: Called for what a second signal adds to "stopped at once", before the process ends.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
-    raised = threading.Event()
-
-    def stop(number: int, frame: object) -> None:
-        if not raised.is_set():  # a second one would cut short what the first one's way out still tidies
-            raised.set()
-            raise Stopped(number)
-
-    previous = {number: signal.signal(number, stop) for number in SIGNALS}
-    old_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    over = threading.Event()
-    answering = threading.Thread(target=_answer, args=(reader, over), daemon=True, name="stop")
+    stop = _Stop(last_words)
+    previous = {number: signal.signal(number, stop.handle) for number in SIGNALS}
+    old_wakeup = signal.set_wakeup_fd(stop.writer, warn_on_full_buffer=False)
+    old_hook, sys.unraisablehook = sys.unraisablehook, stop.unraisable
+    answering = threading.Thread(target=stop.answer, daemon=True, name="stop")
     answering.start()
     try:
         yield
     finally:
+        stop.over.set()
+        sys.unraisablehook = old_hook
         signal.set_wakeup_fd(old_wakeup)
         for number, handler in previous.items():
             # Whoever was stopped is on the way out: the same stop come twice must not kill it before its last words.
-            signal.signal(number, signal.SIG_IGN if raised.is_set() else handler)
-        over.set()
-        os.close(writer)  # ends the thread; what it had to say comes before anything said after the block
+            signal.signal(number, signal.SIG_IGN if stop.raised.is_set() else handler)
+        os.close(stop.writer)  # ends the thread; what it had to say comes before anything said after the block
         answering.join()
 
 
-def _answer(reader: int, over: threading.Event) -> None:
-    asked = False
-    with os.fdopen(reader, "rb", buffering=0) as pipe:
-        while numbers := pipe.read(16):
-            if not any(number in SIGNALS for number in numbers):
-                continue
-            if asked and not over.is_set():
-                os._exit(1)
-            asked = True
-            if not over.wait(PATIENCE):
-                _drain(reader)
-                print("canaryjax: stopping after the step that is running; once more to stop at once", file=sys.stderr)
+class _Stop:
+    """One stop, from its signal to the end of the block.
 
+    An exception that a signal handler raises can be lost: Python drops what is raised inside a finaliser or a callback
+    of the garbage collector (JAX has one), and compiled code may clear it. `Stopped` lives as long as it is on its way
+    or someone holds it, so its death inside the block says that it was lost, and the signal is sent again.
+    """
 
-def _drain(reader: int) -> None:
-    """Drops what came with the first signal: `timeout` sends its own twice, to the process and to its group."""
-    os.set_blocking(reader, False)
-    with contextlib.suppress(BlockingIOError):
-        os.read(reader, 1024)
-    os.set_blocking(reader, True)
+    def __init__(self, last_words: Callable[[], str]) -> None:
+        self._tell_unraisable = sys.unraisablehook
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.writer, False)
+        self.raised, self.over = threading.Event(), threading.Event()
+        self._last_words = last_words
+        self._underway: weakref.ref[Stopped] | None = None
+
+    def handle(self, number: int, frame: object) -> None:
+        if not self.raised.is_set():  # a second one would cut short what the first one's way out still tidies
+            self.raised.set()
+            raise self._stopped(number)
+
+    def _stopped(self, number: int) -> Stopped:
+        # Not in `handle`: a name there, in a frame of the traceback, would keep the exception alive for ever.
+        stopped = Stopped(number)
+        self._underway = weakref.ref(stopped, lambda _: self._lost())
+        return stopped
+
+    def _lost(self) -> None:
+        if not self.over.is_set():
+            with contextlib.suppress(OSError):
+                os.write(self.writer, bytes([LOST]))
+
+    def unraisable(self, args: Any) -> None:
+        if not isinstance(args.exc_value, Stopped):  # nothing to tell of: it comes again
+            self._tell_unraisable(args)
+
+    def answer(self) -> None:
+        """Reads the pipe until it is closed."""
+        first, told, again, number = 0.0, False, 0, 0
+        with os.fdopen(self.reader, "rb", buffering=0) as pipe:
+            while True:
+                patience = max(0.0, first + PATIENCE - time.monotonic()) if first and not told else None
+                if not select.select([pipe], [], [], patience)[0]:
+                    told = True
+                    print(
+                        "canaryjax: stopping after the step that is running; once more to stop at once", file=sys.stderr
+                    )
+                    continue
+                heard = pipe.read(16)
+                if not heard:
+                    return
+                for byte in heard:
+                    if byte == LOST:
+                        again += 1
+                        self._send_again(number)
+                    elif byte in SIGNALS and again:  # our own
+                        again -= 1
+                    elif byte in SIGNALS and not first:
+                        first, number = time.monotonic(), byte
+                    # `timeout` sends its own twice, to the process and to its group: only a later one is a second one.
+                    elif byte in SIGNALS and time.monotonic() > first + PATIENCE and not self.over.is_set():
+                        self._end_at_once()
+
+    def _send_again(self, number: int) -> None:
+        time.sleep(AGAIN)
+        self.raised.clear()
+        if not self.over.is_set():
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    def _end_at_once(self) -> None:
+        with contextlib.suppress(Exception):
+            print(f"canaryjax: stopped at once{self._last_words()}", file=sys.stderr, flush=True)
+        os._exit(1)

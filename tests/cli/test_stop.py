@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 WAITING = """
+import gc
 import hashlib
 import threading
 import time
@@ -18,11 +19,37 @@ from pathlib import Path
 import typer
 from canaryjax.cli import app, audit
 
+def busy(*_):
+    print("ready", flush=True)
+    time.sleep(1.5)
+
+class Finalised:
+    __del__ = busy
+
+def collect():
+    gc.callbacks.append(busy)
+    gc.collect()
+    gc.callbacks.clear()
+
+def finalise():
+    Finalised()
+
+def swallow():
+    try:
+        busy()
+    except BaseException:
+        pass
+
+SWALLOWING = {"callback": collect, "finaliser": finalise, "bare except": swallow}
+
 @app.app.command("wait")
 def wait(kind: str, folder: str = typer.Argument("runs/quick-0123-1")) -> None:
     audit._current.update(run_dir=Path(folder), words=["quick", "canary.rate=0.1"])
     if kind == "python":
         print("ready", flush=True)
+        time.sleep(600)
+    if kind in SWALLOWING:
+        SWALLOWING[kind]()
         time.sleep(600)
     # Said by another thread, once this one is inside the call.
     threading.Timer(1.0, lambda: print("ready", flush=True)).start()
@@ -82,8 +109,22 @@ def test_a_second_signal_ends_a_step_that_runs_on():
     # Answered by the thread while the main one is busy; without it nothing would be said for hours.
     assert "once more to stop at once" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1
+    assert err.startswith("canaryjax: stopped at once; no policy was finished in runs/quick-0123-1; go on with: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("where", ["callback", "finaliser", "bare except"])
+def test_a_stop_that_python_drops_comes_again(where, number):
+    # Raised in a callback of the garbage collector, as JAX has one, or a finaliser, an exception goes no further.
+    process = _start(where)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "Exception ignored" not in err
+    assert "stopped at once" not in err  # the stop that came again is no second one
+    assert err.splitlines()[-1].startswith(f"canaryjax: stopped by {signal.Signals(number).name}; no policy was")
 
 
 @pytest.mark.parametrize("apart", [0, 0.002, 0.01, 0.03])
