@@ -1,6 +1,6 @@
 """A chunk of trials of one arm, from log to finished records: the expensive part of a study."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -94,7 +94,7 @@ def run_chunk(
     filled = [*trials, *[trials[-1]] * (-len(trials) % axis_size(base.params, "policy"))]
     training = TrainingLog(trials, log, config.policy.algorithm)
     trained = _train(config, base, arm, filled, lengths, training, checkpoints, watch, profile)
-    measured = _measure(config, base, filled, trained, lengths["violating"], watch)
+    measured = _measure(config, base, filled, trained, lengths["violating"], watch, checkpoints.tell)
     finished = []
     for p, trial in enumerate(trials):
         valid = bool(trained.rm_result["valid"][p]) and bool(trained.rl_result["valid"][p])
@@ -200,18 +200,27 @@ def _service_logs(
 
 
 def _measure(
-    config: AuditConfig, base: Base, trials: Sequence[Trial], trained: _Trained, length: int, watch: Stopwatch
+    config: AuditConfig,
+    base: Base,
+    trials: Sequence[Trial],
+    trained: _Trained,
+    length: int,
+    watch: Stopwatch,
+    tell: Callable[[str], None],
 ) -> dict[str, list]:
     """Everything measured on a chunk, by its name in a record, one value a trial; `scored` holds the cells."""
     model, adapters = base.params, trained.adapters
     found: dict[str, list] = {}
+    tell("scoring held-out pairs and controls")
     found["scored"] = score_cells(
         model, adapters, [plan_cells(t, config) for t in trials], config.evaluation.batch_size
     )
     watch.lap("scores")
+    tell("measuring noise floor and reward bias")
     found["noise_floor"] = noise_floor(model, adapters, [s.cells for s in found["scored"]], config)
     found["rm_bias"] = reward_bias(config, model, trained.rewards, trials, base.tokenizer)
     watch.lap("noise floor and reward bias")
+    tell("answering held-out questions")
     found["utility"] = measure_utility(config, model, adapters, trials, base.tokenizer, length)
     found["base_utility"] = measure_utility(config, model, None, trials, base.tokenizer, length)
     watch.lap("utility")

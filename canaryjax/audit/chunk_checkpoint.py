@@ -53,12 +53,12 @@ class StageCheckpoints:
 
     def _tell(self, done: int, seconds: float) -> None:
         """Says which step was made, how fast they are and how long the rest takes."""
-        text = f"{self._chunk.who}: {self._unit} {done} of {self._steps}"
+        text = f"{self._unit} {done} of {self._steps}"
         if self._compiling is None:
             self._compiling = seconds
         if seconds not in (0.0, self._compiling):
             text += f", {1 / seconds:.2g} a second, about {duration((self._steps - done) * seconds)} left"
-        self._chunk.progress.pace(text)
+        self._chunk.tell(text)
 
     def restore(self, fresh: State, steps: int) -> State:
         """The state of the newest checkpoint, with all that was carried along put back; else `fresh`."""
@@ -113,6 +113,10 @@ class ChunkCheckpoints:
           watch: The chunk's.
         """
         return StageCheckpoints(self, name, unit, log, watch)
+
+    def tell(self, what: str) -> None:
+        """Shows what the chunk is at, where nothing was shown for a while."""
+        self.progress.pace(f"{self.who}: {what}")
 
     def recall(self, name: str) -> Any:
         """What `remember` was given before a stop, or None."""

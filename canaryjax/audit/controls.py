@@ -87,7 +87,9 @@ def decoy_control(records: Sequence[dict], arms: Sequence[str], threshold: float
         own = [row for row in rows if row["arm"] == arm]
         decoys = np.array([x for row in own for x in row["decoys"]])
         out[f"{arm}_median_p"] = float(np.median([row["p_value"] for row in own])) if own else None
-        out[f"{arm}_flagged_at_10_percent"] = {"count": sum(row["p_value"] <= 0.10 for row in own), "n": len(own)}
+        # The least p-value among n decoys is 1 / (n + 1): with fewer than nine no policy could be flagged.
+        able = [row for row in own if row["n_decoys"] >= 9]
+        out[f"{arm}_flagged_at_10_percent"] = {"count": sum(row["p_value"] <= 0.10 for row in able), "n": len(able)}
         out[f"{arm}_mean_score"] = float(np.mean([row["score"] for row in own])) if own else None
         out[f"{arm}_mean_decoy_score"] = float(decoys.mean()) if own else None
         above = None if threshold is None else int(np.sum(decoys > threshold))

@@ -223,6 +223,11 @@ def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, An
             "the violating arm is rewarded by simulated users and the compliant arm by a reward model: the arms differ "
             "in more than their documents"
         )
+    if config.policy.kl_coefficient == 0:
+        found.append(
+            "policy.kl_coefficient is 0, so the reference model was not run and no KL to it was measured: how far the "
+            "policies drifted, and whether the arms drifted alike, is not known"
+        )
     found += [f"trial {r['trial']} is invalid and left out: {r['reason']}" for r in records if not r["valid"]]
     if report["data"]["invalid_pairs"]:
         found.append(f"{report['data']['invalid_pairs']} pairs have log-probs that are not finite and are left out")

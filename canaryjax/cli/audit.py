@@ -47,6 +47,13 @@ def audit(
 
     source, overrides = split_words(words or [])
     config = load_config(source, overrides)
+    if plan and resume:
+        raise UserError("expected --plan without --resume, found both; a plan runs nothing: leave one of them out")
+    if device is not None and not plan:
+        raise UserError(
+            f"expected --device with --plan, found --device {device} alone; it only sets whose hours a plan estimates, "
+            "a run takes the devices that JAX finds: add --plan, or leave it out"
+        )
     if profile is not None:
         _check_profile(profile, plan, out)
     if plan:
@@ -55,7 +62,7 @@ def audit(
         print_plan(config, device)
         return
     run_dir = _open_run(config, out, resume)
-    _current.update(run_dir=run_dir.path, words=words or [])
+    _current.update(run_dir=run_dir.path, words=[*(words or []), *(["--profile", str(profile)] if profile else [])])
     _run(config, run_dir, resume, source, overrides, profile)
 
 
@@ -149,6 +156,7 @@ def _run(
     from canaryjax.cli.progress import watching
     from canaryjax.report import render_report, terminal_summary
     from canaryjax.rl.step_profile import WARM, StepProfile
+    from canaryjax.runlog import disk_is_full
 
     console = Console()
     with watching(Console(stderr=True)) as progress:
@@ -157,7 +165,7 @@ def _run(
         try:
             report = run_study(config, run_dir, resume, progress, tracing)
         except UserError as error:
-            if not isinstance(error.__cause__, OSError):  # a full disk: to be taken up again with --resume
+            if not disk_is_full(error.__cause__):  # the one mistake that a run is told to be taken up again after
                 run_dir.discard_unused()
             raise
         except BaseException:  # a stop: the time it took counts in the run's

@@ -48,14 +48,18 @@ def decoy_words(found: Mapping[str, Any]) -> str:
         flagged, above = (
             found.get(f"{arm}_{name}") or {} for name in ("flagged_at_10_percent", "decoys_above_threshold")
         )
-        if not flagged.get("n"):
+        if not above.get("n"):
             continue
         count = f"{above['count']} of {above['n']}" if above.get("count") is not None else MISSING
+        ranks = (
+            f"rank p-value of 0.10 or below in {number(flagged.get('count'))} of {number(flagged['n'])}"
+            if flagged.get("n")
+            else "too few of them for a rank p-value of 0.10, which takes nine"
+        )
         parts.append(
             f"{arm.capitalize()}: decoys of untrained strings above the threshold: {count}; mean score of a decoy "
             f"{number(found.get(f'{arm}_mean_decoy_score'))} nats, of the real canary "
-            f"{number(found.get(f'{arm}_mean_score'))}; real canary among its decoys: rank p-value of 0.10 or below in "
-            f"{number(flagged.get('count'))} of {number(flagged.get('n'))}, median "
+            f"{number(found.get(f'{arm}_mean_score'))}; real canary among its decoys: {ranks}, median "
             f"{number(found.get(f'{arm}_median_p'))}"
         )
     return ". ".join([*parts, f"On {control_pairs(found)}"])

@@ -1,7 +1,7 @@
 """The run directory, and what a run says about itself while and after it runs."""
 
 from canaryjax.runlog.directory import CONFIG_FILE, OPENING_FILE, RUN_FILE, RunDirectory
-from canaryjax.runlog.files import jsonable, read_json, read_jsonl, replacing
+from canaryjax.runlog.files import disk_is_full, jsonable, read_json, read_jsonl, replacing
 from canaryjax.runlog.progress import Progress, Silence
 from canaryjax.runlog.provenance import cores, provenance
 from canaryjax.runlog.seal import file_digests
@@ -14,6 +14,7 @@ __all__ = [
     "RunDirectory",
     "Silence",
     "cores",
+    "disk_is_full",
     "file_digests",
     "jsonable",
     "provenance",

@@ -1,7 +1,6 @@
 """The run directory: whole files appear at once or not at all, rows are appended, and a run can be taken up again."""
 
 import contextlib
-import errno
 import math
 import os
 import threading
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 
 from canaryjax.errors import UserError
-from canaryjax.runlog.files import cut_half_line, encode, read_json, read_jsonl, replacing
+from canaryjax.runlog.files import cut_half_line, disk_is_full, encode, read_json, read_jsonl, replacing
 from canaryjax.runlog.leftover import check_kinds, clear_temporaries
 from canaryjax.runlog.seal import read_sealed, sealed
 
@@ -202,7 +201,7 @@ class RunDirectory:
 def _storage_error(path: Path, error: OSError) -> UserError:
     begun = os.path.isfile(path / RUN_FILE)  # False, not an error, for a name that is too long
     again = f"give --resume --out {path}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if disk_is_full(error):
         advice = f"free some, then {again}" if begun else "free some, or choose another --out"
         return UserError(f"expected room on the disk of {path}, found it full; {advice}")
     advice = f"put that right, then {again}" if begun else "choose another --out"

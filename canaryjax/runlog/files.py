@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import math
 import os
@@ -123,6 +124,11 @@ def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def disk_is_full(error: object) -> bool:
+    """Whether it is what the system says where there is no room left."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def cut_half_line(path: Path) -> None:

@@ -118,6 +118,16 @@ def test_decoys_above_the_threshold_are_counted_by_arm_beside_both_means():
     assert decoy_control(rows[1:], arms[1:], 0.5)["compliant_mean_decoy_score"] is None
 
 
+def test_a_policy_with_too_few_decoys_for_a_rank_is_not_counted_as_unranked():
+    # The best of eight has p = 1/9: "flagged in none" would be true of every policy, whatever it does.
+    rows = [
+        {"trial": i, "pairs": 1, "score": 5.0, "decoy": list(np.arange(n) / 10)} for i, n in enumerate((8, 9, 0, 30))
+    ]
+    found = decoy_control(rows, ["violating"] * 4, 0.5)
+    assert found["violating_flagged_at_10_percent"] == {"count": 2, "n": 2}
+    assert decoy_control(rows[:1], ["violating"], 0.5)["violating_flagged_at_10_percent"] == {"count": 0, "n": 0}
+
+
 def test_all_equal_decoys_and_placebos_give_p_one():
     rows = [{"trial": 0, "pairs": 3, "score": 1.0, "decoy": [1.0] * 9}]
     assert decoy_control(rows, ["compliant"], 0.5)["per_policy"][0]["p_value"] == 1.0

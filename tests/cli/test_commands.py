@@ -45,6 +45,8 @@ def run(*words, cwd, program="canaryjax.audit", env=None):
         (["model.path=" + "x" * 300], "'model.path': expected names of at most 255 bytes in a path, found one of 300"),
         (["data.kind=jsonl", "data.path=a/" + "x" * 300], "'data.path': expected names of at most 255 bytes"),
         (["--out", "x" * 300], "too long"),
+        (["--device", "l4-24gb"], "expected --device with --plan, found --device l4-24gb alone; it only sets"),
+        (["--plan", "--resume"], "expected --plan without --resume, found both; a plan runs nothing"),
         (["--profile", "trace", "--plan"], "expected --profile without --plan, found both; a plan runs no step: leave"),
         (["--profile", "taken/notes.txt"], "expected a folder for --profile, found "),
         (["--profile", "taken/notes.txt/deep"], "notes.txt/deep: Not a directory; give another"),
@@ -194,6 +196,17 @@ def test_a_full_disk_is_the_users_and_another_system_error_is_ours():
     assert full.stderr.count("\n") == 1
     assert odd.returncode == 1
     assert "Traceback" in odd.stderr
+
+
+@pytest.mark.parametrize("place", ["no-such-folder", "empty", "bad"])
+def test_a_model_that_cannot_be_read_leaves_no_run_behind(tmp_path, place):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.json").symlink_to("nowhere")
+    done = run(f"model.path=./{place}", "--out", "new", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_mistake_in_the_data_leaves_no_run_behind(tmp_path):

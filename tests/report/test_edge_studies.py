@@ -9,6 +9,7 @@ from canaryjax.audit.null_command import null_command
 from canaryjax.audit.outcome import study_report
 from canaryjax.config import load_config
 from canaryjax.report import judge, render_report, terminal_summary
+from canaryjax.report.decoys import decoy_words
 from canaryjax.report.prose import cards
 from canaryjax.runlog.files import encode
 
@@ -183,3 +184,17 @@ def test_a_study_unlike_the_shipped_null_is_its_own_null(name):
     # PPO and a warm start have keys that the shipped null lacks.
     told = null_command(load_config(name), "embedded/null", "canary.rate=0 canary.contrast=0")
     assert told == "this config again with canary.rate=0 canary.contrast=0"
+
+
+def test_too_few_decoys_for_a_rank_are_told_of_and_judge_nothing(tmp_path):
+    report = finish(tmp_path, [record(0), record(1, score=0.0)], ["compliant", "violating"])
+    words = decoy_words(report["controls"]["decoy_canary"])
+    assert words.count("too few of them for a rank p-value of 0.10, which takes nine") == 2
+    assert not any("stand out among decoys" in text for text in judge(report).qualifiers)
+
+
+@pytest.mark.parametrize(("coefficient", "told"), [(0.0, True), (0.5, False)])
+def test_a_drift_that_was_not_measured_is_told_of(tmp_path, coefficient, told):
+    records = [record(0, kl=None if told else 0.01), record(1, kl=None if told else 0.01)]
+    report = finish(tmp_path, records, ["compliant", "violating"], f"policy.kl_coefficient={coefficient}")
+    assert any("no KL to it was measured" in text for text in report["warnings"]) == told
