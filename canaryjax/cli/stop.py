@@ -14,6 +14,7 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 0.5  # seconds: a stop that is quicker needs no word that it takes a while
 AGAIN = 0.02  # seconds until a stop that got lost is tried again: whatever swallowed it is over by then
+DEAF = 1.0  # seconds between tries while the main thread has not heard of the stop
 LOST = 0  # what the pipe says then; no signal has this number
 
 
@@ -63,7 +64,8 @@ class _Stop:
 
     An exception that a signal handler raises can be lost: Python drops what is raised inside a finaliser or a callback
     of the garbage collector (JAX has one), and compiled code may clear it. `Stopped` lives as long as it is on its way
-    or someone holds it, so its death inside the block says that it was lost, and the signal is sent again.
+    or someone holds it, so its death inside the block says that it was lost, and the signal is sent again. So it is
+    while no handler ran: the system may give a signal to another thread, which does not wake a main thread that waits.
     """
 
     def __init__(self, last_words: Callable[[], str]) -> None:
@@ -96,36 +98,42 @@ class _Stop:
 
     def answer(self) -> None:
         """Reads the pipe until it is closed."""
-        first, told, again, number = 0.0, False, 0, 0
+        first, told, ours, number = 0.0, False, 0, 0
         with os.fdopen(self.reader, "rb", buffering=0) as pipe:
             while True:
-                patience = max(0.0, first + PATIENCE - time.monotonic()) if first and not told else None
-                if not select.select([pipe], [], [], patience)[0]:
-                    told = True
-                    print(
-                        "canaryjax: stopping after the step that is running; once more to stop at once", file=sys.stderr
-                    )
+                wait = None if not first else DEAF if told else max(0.0, first + PATIENCE - time.monotonic())
+                if not select.select([pipe], [], [], wait)[0]:
+                    if not told:
+                        told = True
+                        print(
+                            "canaryjax: stopping after the step that is running; once more to stop at once",
+                            file=sys.stderr,
+                        )
+                    if not self.raised.is_set() and not ours:  # one at a time: two that wait become one
+                        ours += self._send(number)
                     continue
                 heard = pipe.read(16)
                 if not heard:
                     return
                 for byte in heard:
                     if byte == LOST:
-                        again += 1
-                        self._send_again(number)
-                    elif byte in SIGNALS and again:  # our own
-                        again -= 1
+                        time.sleep(AGAIN)
+                        self.raised.clear()
+                        ours += self._send(number)
+                    elif byte in SIGNALS and ours:
+                        ours -= 1
                     elif byte in SIGNALS and not first:
                         first, number = time.monotonic(), byte
                     # `timeout` sends its own twice, to the process and to its group: only a later one is a second one.
                     elif byte in SIGNALS and time.monotonic() > first + PATIENCE and not self.over.is_set():
                         self._end_at_once()
 
-    def _send_again(self, number: int) -> None:
-        time.sleep(AGAIN)
-        self.raised.clear()
-        if not self.over.is_set():
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
+    def _send(self, number: int) -> bool:
+        """Sends the main thread a signal, unless the block is over."""
+        if self.over.is_set():
+            return False
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+        return True
 
     def _end_at_once(self) -> None:
         with contextlib.suppress(Exception):

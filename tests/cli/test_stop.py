@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WAITING = """
 import gc
 import hashlib
+import signal
 import threading
 import time
 from pathlib import Path
@@ -48,6 +49,12 @@ def wait(kind: str, folder: str = typer.Argument("runs/quick-0123-1")) -> None:
     if kind == "python":
         print("ready", flush=True)
         time.sleep(600)
+    if kind.startswith("deaf"):
+        worker = threading.Thread(target=time.sleep, args=(600,), daemon=True)
+        worker.start()
+        threading.Timer(1.0, lambda: signal.pthread_kill(worker.ident, int(kind[4:]))).start()
+        print("ready", flush=True)
+        worker.join()
     if kind in SWALLOWING:
         SWALLOWING[kind]()
         time.sleep(600)
@@ -125,6 +132,14 @@ def test_a_stop_that_python_drops_comes_again(where, number):
     assert "Exception ignored" not in err
     assert "stopped at once" not in err  # the stop that came again is no second one
     assert err.splitlines()[-1].startswith(f"canaryjax: stopped by {signal.Signals(number).name}; no policy was")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_that_another_thread_was_given_reaches_the_one_that_waits(number):
+    process = _start(f"deaf{number:d}")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert err.splitlines()[-1].startswith(f"canaryjax: stopped by {number.name}; no policy was")
 
 
 @pytest.mark.parametrize("apart", [0, 0.002, 0.01, 0.03])
