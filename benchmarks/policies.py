@@ -27,9 +27,9 @@ def _with(count: int, prompt: int, options):
     from canaryjax.audit.plan import most_together
     from canaryjax.weights.checkpoint import load_model
     from harness.timing import median_seconds
-    from sides.policies import Policies, embedded_model
+    from sides.policies import Policies
 
-    config = load_model(embedded_model()).config
+    config = load_model("embedded").config
     chunk = min(count, most_together(jax.default_backend() == "cpu", config))
     workers = choose_chunks_at_once(config)
     ours = Policies(count, chunk, workers, prompt)  # as a study would split them here

@@ -2,13 +2,11 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-import canaryjax.embedded
 from canaryjax.audit.training import policy_settings
 from canaryjax.config.load import load_config
 from canaryjax.models.lora import Adapter, init_adapter
@@ -22,17 +20,12 @@ from sides.grpo_case import reward_of
 STEPS = 1000
 
 
-def embedded_model() -> Path:
-    """Where the model that ships with the package is."""
-    return Path(canaryjax.embedded.__file__).parent / "model"
-
-
 class Policies:
     """Some policies, split into chunks; a chunk is one program, and several can run side by side."""
 
     def __init__(self, count: int, chunk: int, workers: int, prompt_tokens: int) -> None:
         """Takes how many policies, how many of them a chunk, how many chunks at once, and tokens of a prompt."""
-        loaded = load_model(embedded_model())
+        loaded = load_model("embedded")
         self.model, self.workers = loaded.params, workers
         settings = policy_settings(load_config("quick"))
         assert isinstance(settings, GRPOSettings)  # the quick setting's algorithm; a state below is an adapter's

@@ -1,27 +1,10 @@
-"""Row lengths from a short list, so that few programs are compiled."""
+"""Rows of ids of unequal lengths as one array."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from canaryjax.errors import UserError
-
-
-def bucket_length(n: int, buckets: Sequence[int]) -> int:
-    """The smallest bucket that holds n tokens.
-
-    Raises UserError when none does: a row is never cut to fit.
-
-    >>> bucket_length(5, [4, 8, 16])
-    8
-    """
-    fitting = [length for length in buckets if length >= n]
-    if not fitting:
-        raise UserError(
-            f"expected rows of at most {max(buckets, default=0)} tokens (the largest bucket), found one of {n}: "
-            f"add a larger bucket or shorten the documents"
-        )
-    return min(fitting)
 
 
 def pad_rows(rows: Sequence[Sequence[int] | np.ndarray], length: int, pad_id: int) -> tuple[np.ndarray, np.ndarray]:

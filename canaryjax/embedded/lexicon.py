@@ -33,8 +33,6 @@ VALUES: dict[str, tuple[str, ...]] = {
     "instrument": _list("flute drum harp violin piano horn guitar trumpet"),
     "weather": _list("dry wet cold warm windy mild foggy stormy"),
 }
-# Values that are not drawn from a list: a person's or place's name, a year, a count.
-OPEN_VALUES = ("name", "year", "count")
 
 
 @dataclass(frozen=True)

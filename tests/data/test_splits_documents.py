@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from canaryjax.data.buckets import bucket_length, pad_rows
+from canaryjax.data.buckets import pad_rows
 from canaryjax.data.example import Example
 from canaryjax.data.splits import split_documents
 from canaryjax.errors import UserError
@@ -91,12 +91,6 @@ def test_document_in_two_groups_is_refused():
 def test_bad_fractions(fractions):
     with pytest.raises(UserError, match="fractions"):
         split_documents(examples(9), 0, 0, fractions)
-
-
-def test_buckets():
-    assert [bucket_length(n, (16, 4, 8)) for n in (0, 4, 5, 16)] == [4, 4, 8, 16]
-    with pytest.raises(UserError, match=r"at most 16 tokens.*17"):
-        bucket_length(17, (4, 8, 16))
 
 
 def test_padded_rows():
