@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from canaryjax.config import config_hash, load_config
 from canaryjax.errors import UserError
 from canaryjax.runlog import RunDirectory, jsonable, provenance, read_jsonl
 from canaryjax.runlog import directory as directory_module
@@ -66,6 +67,17 @@ def test_resume_names_the_keys_that_differ(run):
         UserError, match=r"begun with \(aaaaaaaa\), found bbbbbbbb; differing keys: canary.rate, canary.contrast;"
     ):
         RunDirectory.resume(run.path, "b" * 64, changed)
+
+
+def test_what_only_observes_may_differ_and_is_kept_as_asked_for_now(tmp_path):
+    begun = load_config("quick", ["output.report_to=[tensorboard]"])
+    asked = load_config("quick", ["output.log_every=3", "output.sample_every=0", "output.report_to=[wandb]"])
+    RunDirectory.create(tmp_path / "run", "quick", config_hash(begun), begun.to_yaml()).close()
+    RunDirectory.resume(tmp_path / "run", config_hash(asked), asked.to_yaml()).close()
+    assert load_config(tmp_path / "run" / "config.yaml") == asked
+    other = load_config("quick", ["output.save_adapters=true", "output.log_every=5", "study.seed=3"])
+    with pytest.raises(UserError, match=r"differing keys: study\.seed, output\.save_adapters; give"):
+        RunDirectory.resume(tmp_path / "run", config_hash(other), other.to_yaml())
 
 
 def test_resume_without_a_run_is_refused(tmp_path):

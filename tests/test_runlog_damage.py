@@ -94,9 +94,9 @@ def test_keys_that_differ_are_named_only_where_the_old_ones_are_known(run, conte
         ("[]", r"object in .*run\.json, found list; give"),
         ("{}", r"run of this version .*run\.json, found None; finish"),
         ('{"schema": "canaryjax.run/1", "config_hash": "' + HASH + '"}', "found 'canaryjax.run/1'; finish"),
-        ('{"schema": "canaryjax.run/3", "config_hash": null, "seconds": 1}', "config_hash and seconds .*; restore"),
+        ('{"schema": "canaryjax.run/4", "config_hash": null, "seconds": 1}', "config_hash and seconds .*; restore"),
         *(
-            (f'{{"schema": "canaryjax.run/3", "config_hash": "{HASH}", "seconds": {seconds}}}', "seconds in .*; rest")
+            (f'{{"schema": "canaryjax.run/4", "config_hash": "{HASH}", "seconds": {seconds}}}', "seconds in .*; rest")
             for seconds in ("null", "-1", "NaN", "Infinity", "true", '"7"')
         ),
     ],

@@ -26,12 +26,18 @@ UNREADABLE = (
     LookupError,
     RecursionError,
 )
+# Keys that only observe a run: they change no bit of what it trains and scores, so a resumed run may have others.
+OBSERVING = ("output.log_every", "output.sample_every", "output.report_to")
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
 def config_hash(config: AuditConfig) -> str:
-    """Hex digest of every value; two runs with equal hashes were asked for the same thing."""
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    """Hex digest of every value but those of `OBSERVING`; two runs with equal hashes train and score the same."""
+    values = config.model_dump(mode="json")
+    for key in OBSERVING:
+        section, name = key.split(".")
+        del values[section][name]
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

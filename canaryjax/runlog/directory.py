@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from canaryjax.config import OBSERVING
 from canaryjax.errors import UserError
 from canaryjax.runlog.files import cut_half_line, disk_is_full, encode, read_json, read_jsonl, replacing
 from canaryjax.runlog.leftover import check_kinds, clear_temporaries
@@ -22,7 +23,7 @@ except ImportError:  # not a POSIX system: two processes in one directory are th
     fcntl = None  # type: ignore[assignment]
 
 CONFIG_FILE, RUN_FILE, OPENING_FILE = "config.yaml", "run.json", "opening.json"
-SCHEMA = "canaryjax.run/3"
+SCHEMA = "canaryjax.run/4"
 OPENING = {CONFIG_FILE, RUN_FILE, OPENING_FILE}  # written before anything is trained
 RUNS = Path("runs")
 UNBORN = f".{RUN_FILE}.*.tmp"  # all that a process leaves which was killed while it began a run
@@ -69,8 +70,8 @@ class RunDirectory:
 
         Args:
           out: The run directory.
-          config_hash: Hex digest of the config that is asked for now.
-          config_yaml: The same config as YAML, so that an error can name what differs.
+          config_hash: Hex digest of the config that is asked for now; what only observes (`OBSERVING`) may be another.
+          config_yaml: The same config as YAML, so that an error can name what differs; it is kept in place of the old.
 
         Raises:
           UserError: No run there, another process writes to it, or it was begun with another config.
@@ -85,7 +86,7 @@ class RunDirectory:
         old, new = _read_yaml(path / CONFIG_FILE), yaml.safe_load(config_yaml) if config_yaml else None
         found = run._about["config_hash"]
         if found != config_hash:
-            keys = _differing(old, new) if isinstance(old, dict) and isinstance(new, dict) else []
+            keys = [key for key in _differing(old, new) if key and key not in OBSERVING]  # "": one is no mapping
             raise UserError(
                 f"expected the config that {path} was begun with ({found[:8]}), found {config_hash[:8]}; "
                 f"{'differing keys: ' + ', '.join(keys) + '; ' if keys else ''}"
@@ -94,7 +95,9 @@ class RunDirectory:
         for log in sorted(path.glob("*.jsonl")):
             cut_half_line(log)
         clear_temporaries(path)
-        if config_yaml is not None and old != new:  # lost or damaged: its digest says what it was
+        if (
+            config_yaml is not None and old != new
+        ):  # lost or damaged: its digest says what it was; or observed otherwise
             run.write_text(CONFIG_FILE, config_yaml)
         return run
 

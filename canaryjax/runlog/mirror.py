@@ -12,6 +12,7 @@ from canaryjax.runlog.directory import RunDirectory
 from canaryjax.runlog.trackers import TRACKERS, Place, TensorBoard, Tracker
 
 REPORTED = "reported.json"
+REMEDY = "restore it, or leave output.report_to out"
 KEYS = ("trial", "policy", "stage", "step", "updates")  # of a row: what is not a metric
 
 
@@ -34,20 +35,21 @@ def policy_name(trial: int | None) -> str:
 class Mirror:
     """Passes rows on to trackers; one that fails is told of and left out, since metrics.jsonl has every row."""
 
-    def __init__(self, trackers: dict[str, Tracker], reported: Mapping[str, int], tell: Callable[[str], None]) -> None:
-        """Takes trackers by name, the last update that services had of each series before, and where to tell."""
+    def __init__(
+        self, trackers: dict[str, Tracker], reported: Mapping[str, Mapping[str, int]], tell: Callable[[str], None]
+    ) -> None:
+        """Takes trackers by name, the last update that each had of every series before, and where to tell."""
         self._trackers, self._reported, self._tell = trackers, reported, tell
         self._policies: set[str] = set()
         self._lock = threading.Lock()  # chunks side by side log from threads of their own
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Mirrors a row, unless a service had it before the run was stopped."""
+        """Mirrors a row to the trackers that have not had it before the run was stopped."""
         policy, stage, step, values = series(row)
-        old = step <= self._reported.get(f"{policy} {stage}", -1)
         with self._lock:
-            self._policies.add(policy)
             for name in list(self._trackers):
-                if not (old and name != "tensorboard"):  # its files are made anew when a run is resumed
+                if step > self._reported.get(name, {}).get(f"{policy} {stage}", -1):
+                    self._policies.add(policy)
                     self._call(name, "add", policy, stage, step, values)
 
     def finish(self, trials: Sequence[int | None]) -> None:
@@ -87,7 +89,8 @@ def mirroring(
     """A mirror of the rows that are logged inside the block.
 
     A service keeps what it was sent, so a resumed run skips the updates that it logged before: training comes by the
-    same numbers again. TensorBoard's files are the run's own, and are made anew from the rows that it keeps.
+    same numbers again. One that is new to the run is sent the rows that it keeps; TensorBoard's files are the run's
+    own, and are made anew from them.
 
     Args:
       names: Of `output.report_to`; libraries that `check_trackers` has found.
@@ -96,29 +99,51 @@ def mirroring(
       kept: Those of them that stay.
       tell: Called with a line where a tracker fails.
     """
-    reported: dict[str, int] = {}
-    token = ""
-    if names:
-        there = (run_dir.path / REPORTED).is_file()
-        old = run_dir.read_sealed(REPORTED, "restore it, or leave output.report_to out") if there else {"updates": {}}
-        token, reported = old.get("token") or secrets.token_hex(4), dict(old["updates"])
-        for row in before:
-            policy, stage, step, _ = _read_series(run_dir, row)
-            reported[f"{policy} {stage}"] = max(step, reported.get(f"{policy} {stage}", -1))
-        # Before the rows are dropped: a run that is stopped twice shall still know what was sent at first.
-        run_dir.write_sealed(REPORTED, {"token": token, "updates": reported})
-    mirror = Mirror({name: TRACKERS[name](Place(run_dir.path, token)) for name in names}, reported, tell)
+    token, reported = _begin(names, run_dir, before)
     if "tensorboard" in names:
         shutil.rmtree(run_dir.path / TensorBoard.FOLDER, ignore_errors=True)
-        replay = Mirror({"tensorboard": TensorBoard(Place(run_dir.path, token))}, {}, tell)
-        for row in kept:
-            _read_series(run_dir, row)
-            replay.add(row)
-        replay.close()
+    mirror = Mirror({name: TRACKERS[name](Place(run_dir.path, token)) for name in names}, reported, tell)
     try:
+        for row in kept if names else ():
+            _read_series(run_dir, row)
+            mirror.add(row)
+        mirror.finish([row.get("trial") for row in kept])  # of policies whose training is over
         yield mirror
     finally:
         mirror.close()
+
+
+def _begin(
+    names: Sequence[str], run_dir: RunDirectory, before: Sequence[Mapping[str, Any]]
+) -> tuple[str, dict[str, dict[str, int]]]:
+    """The run's token, and by service the last update it had of each series; both kept in the run with the names.
+
+    What an earlier call logged, its services had. To be called before rows are dropped: a run that is stopped twice
+    shall still know what was sent at first.
+    """
+    there = (run_dir.path / REPORTED).is_file()
+    if not names:
+        if there:  # what a service misses from here on, it is sent when it is named again
+            with contextlib.suppress(UserError):  # damaged: without trackers the run goes on all the same
+                _keep_reported(run_dir, run_dir.read_sealed(REPORTED, REMEDY), before, [])
+        return "", {}
+    empty: dict[str, Any] = {"token": secrets.token_hex(4), "services": [], "updates": {}}
+    old = run_dir.read_sealed(REPORTED, REMEDY) if there else empty
+    services = [name for name in names if name != "tensorboard"]
+    return old["token"], _keep_reported(run_dir, old, before, services)
+
+
+def _keep_reported(
+    run_dir: RunDirectory, old: Mapping[str, Any], before: Sequence[Mapping[str, Any]], services: list[str]
+) -> dict[str, dict[str, int]]:
+    updates = {name: dict(had) for name, had in old["updates"].items()}
+    for name in old["services"]:
+        had = updates.setdefault(name, {})
+        for row in before:
+            policy, stage, step, _ = _read_series(run_dir, row)
+            had[f"{policy} {stage}"] = max(step, had.get(f"{policy} {stage}", -1))
+    run_dir.write_sealed(REPORTED, {"token": old["token"], "services": services, "updates": updates})
+    return updates
 
 
 def _read_series(run_dir: RunDirectory, row: Mapping[str, Any]) -> tuple[str, str, int, dict[str, float]]:
@@ -127,5 +152,5 @@ def _read_series(run_dir: RunDirectory, row: Mapping[str, Any]) -> tuple[str, st
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"expected trial, stage and update in every row of metrics.jsonl in {run_dir.path}, found {row!s:.80}; "
-            "restore it, or leave output.report_to out"
+            f"{REMEDY}"
         ) from error

@@ -168,7 +168,7 @@ def check_trackers(names: tuple[str, ...]) -> None:
         except ImportError as error:
             raise UserError(
                 f"expected the package {MODULES[name]} for output.report_to={name}, found none ({error}); install it "
-                f"with: pip install 'canaryjax[{name}]'"
+                f"with: .venv/bin/python -m pip install -e '.[{name}]'"
             ) from error
         except Exception as error:  # a library that does not suit one of its own, for one
             raise UserError(

@@ -86,7 +86,8 @@ def _open(path: Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
         import gguf
     except ImportError as error:
         raise UserError(
-            f"expected the gguf package to read {path}, found none; install it with: pip install 'canaryjax[gguf]'"
+            f"expected the gguf package to read {path}, found none; install it with: "
+            ".venv/bin/python -m pip install -e '.[gguf]'"
         ) from error
     if not path.is_file():
         raise UserError(

@@ -148,6 +148,8 @@ def test_a_stopped_study_ends_as_the_whole_one(config, whole, stopped):
     done = sorted(p.name for p in (stopped / "trials").glob("*.json"))
     assert len(done) == 1
     kept = (stopped / "trials" / done[0]).read_bytes()
+    seldom = config.output.model_copy(update={"log_every": 3})  # only observes: no bit of the outcome is another
+    config = config.model_copy(update={"output": seldom})
     run = _open(config, stopped, resume=True)
     other = next(row for row in _metrics(whole[0]) if row.get("trial") not in (None, int(done[0][:4])))
     run.append_jsonl("metrics.jsonl", other)  # as if it had been stopped in the middle of the other chunk

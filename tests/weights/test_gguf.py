@@ -244,7 +244,7 @@ def test_truncation_is_an_error(tools, tmp_path):
 
 def test_absent_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(UserError, match=r"canaryjax\[gguf\]"):
+    with pytest.raises(UserError, match=r"pip install -e '\.\[gguf\]'"):
         load_model(tmp_path / "m.gguf")
 
 
