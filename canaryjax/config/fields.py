@@ -41,5 +41,5 @@ class Section(BaseModel):
     def _switches_alone_are_true_or_false(cls, value: object, info: ValidationInfo) -> object:
         # pydantic counts true as 1: `study.compliant=true` would be a study of one policy.
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
-            raise ValueError(f"expected a value of another kind than true or false, found {value}")
+            raise ValueError(f"expected a value of another kind than true or false, found {value}; correct it")
         return value

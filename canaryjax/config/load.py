@@ -5,13 +5,13 @@ import hashlib
 import json
 import os.path
 from pathlib import Path
-from typing import get_args
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from canaryjax.config.mistake import describe
 from canaryjax.config.schema import AuditConfig
 from canaryjax.config.training import ALGORITHMS, chosen_algorithm
 from canaryjax.errors import UserError
@@ -28,6 +28,8 @@ UNREADABLE = (
 )
 # Keys that only observe a run: they change no bit of what it trains and scores, so a resumed run may have others.
 OBSERVING = ("output.log_every", "output.sample_every", "output.report_to")
+MOST_MISTAKES = 5  # that are told at once
+SHIPPED_FOR = {"grpo": "quick", "ppo": "embedded/ppo"}
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
@@ -61,7 +63,9 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> AuditCo
         if "=" not in item or "" in item.split("=", 1)[0].split("."):
             raise UserError(f"expected an override of the form key=value, found {item!r}; for example canary.rate=0.1")
     try:
-        tree = _merged(tree, OmegaConf.from_dotlist(list(overrides or [])), str(path))
+        over = OmegaConf.from_dotlist(list(overrides or []))
+        _refuse_other_algorithm(tree, over, str(path))
+        tree = _merged(tree, over, str(path))
         _refuse_missing(OmegaConf.missing_keys(tree), str(path))
         values = OmegaConf.to_container(tree, resolve=True)
     except UserError:
@@ -94,7 +98,10 @@ def validate_config(values: object, where: str) -> AuditConfig:
     try:
         return AuditConfig.model_validate(values)
     except ValidationError as error:
-        raise UserError("; ".join(_describe(item) for item in error.errors()[:5]) + f" (in {where})") from None
+        algorithm = chosen_algorithm(values.get("policy"))
+        algorithm = algorithm if algorithm in list(ALGORITHMS) else "grpo"
+        found = "; ".join(describe(item, algorithm) for item in error.errors()[:MOST_MISTAKES])
+        raise UserError(f"{found} (in {where})") from None
 
 
 def _read_tree(path: Path, seen: tuple[Path, ...]):
@@ -137,57 +144,29 @@ def _merged(tree, over, where: str):
     return merged
 
 
+def _refuse_other_algorithm(tree, over, where: str) -> None:
+    """A policy section is written for one algorithm: its rates and lengths make no study of the other, nor do defaults.
+
+    Those are the paper's, for models a thousand times the embedded one's size.
+    """
+    own, wanted = tree.get("policy"), over.get("policy")
+    if not (isinstance(own, DictConfig) and isinstance(wanted, DictConfig) and "algorithm" in wanted):
+        return
+    before, now = chosen_algorithm(own), wanted.algorithm
+    if before == now or now not in list(ALGORITHMS) or not set(own) - {"algorithm"}:
+        return
+    sibling = where.removesuffix(".yaml").replace(f"_{before}", f"_{now}")
+    known = sibling != where.removesuffix(".yaml") and os.path.isfile(SHIPPED_CONFIGS / f"{sibling}.yaml")
+    raise UserError(
+        f"expected policy.algorithm={before}, for which the policy section of {where} is written, found the override "
+        f"{now}; take the config {sibling if known else SHIPPED_FOR[now]}, or a file with `extends: {where}` and a "
+        "policy section of its own"
+    )
+
+
 def _refuse_missing(keys: set[str], where: str) -> None:
     if keys:
         raise UserError(f"expected a value for {min(keys)!r}, found ??? (in {where}); give one, or leave the key out")
-
-
-def _describe(item) -> str:
-    keys, section = _resolve(item["loc"])
-    location = ".".join(keys) if keys else "config"
-    if item["type"] == "extra_forbidden":
-        return f"unknown config key {location!r}{_hint(keys, section)}"
-    message = item["msg"].removeprefix("Value error, ")
-    found = item.get("input")
-    if item["type"] == "algorithm":
-        return f"{message}, found {chosen_algorithm(found)!r}"
-    if item["type"] == "tuple_type":
-        message = "expected a list, such as [q, v]" if keys[-1:] == ["targets"] else "expected a list, such as [a, b]"
-    if item["type"] == "model_type":
-        return f"config key {location!r}: expected keys and their values, found {found!r}"
-    shown = "" if isinstance(found, dict | BaseModel) else f", found {found!r}"
-    return f"config key {location!r}: {message}" + ("" if "found" in message else shown)
-
-
-def _hint(keys: list[str], section: type[BaseModel]) -> str:
-    """What an unknown key may have been meant to be."""
-    name_of = {kind: name for name, kind in ALGORITHMS.items()}
-    for kind, name in name_of.items():
-        if section in name_of and keys[-1] in kind.model_fields:
-            return f" with policy.algorithm={name_of[section]}: it is one of {name}'s; leave it out"
-    near = difflib.get_close_matches(keys[-1], list(section.model_fields), n=1, cutoff=0.0)
-    return f"; did you mean {'.'.join([*keys[:-1], near[0]])!r}?" if near else ""
-
-
-def _resolve(location: tuple[int | str, ...]) -> tuple[list[str], type[BaseModel]]:
-    """The keys of an error as a user writes them, and the section in which the last of them stands."""
-    section: type[BaseModel] = AuditConfig
-    keys: list[str] = []
-    inner = section
-    for part in map(str, location):
-        if keys == ["policy"] and part in ALGORITHMS:  # pydantic names the chosen class behind the key
-            inner = ALGORITHMS[part]
-            continue
-        keys.append(part)
-        section = inner
-        if part in section.model_fields:
-            annotation = section.model_fields[part].annotation
-            inner = next((kind for kind in (annotation, *get_args(annotation)) if _is_section(kind)), section)
-    return keys, section
-
-
-def _is_section(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _one_line(error: Exception) -> str:

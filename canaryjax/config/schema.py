@@ -54,19 +54,21 @@ class DataConfig(Section):
     def _shares_leave_room(self):
         if self.rm_share + self.eval_share >= 1.0:
             raise ValueError(
-                f"expected rm_share + eval_share below 1, found {self.rm_share} + {self.eval_share}; "
-                "the rest of the documents is the policy split"
+                f"expected `rm_share` + `eval_share` below 1, found {self.rm_share} + {self.eval_share}; "
+                "lower one: the rest of the documents is the policy split"
             )
         if self.kind != "embedded" and self.path is None:
-            raise ValueError(f"expected data.path with data.kind={self.kind}; give the file, or use kind: embedded")
+            raise ValueError(
+                f"expected `path` with `kind`={self.kind}, found none; set data.path, or data.kind=embedded"
+            )
         if self.kind == "embedded" and (self.documents or 0) > MOST_INVENTED:
             raise ValueError(
-                f"expected documents of at most {MOST_INVENTED} with data.kind=embedded, found {self.documents}; lower "
+                f"expected `documents` of at most {MOST_INVENTED} with `kind`=embedded, found {self.documents}; lower "
                 "data.documents"
             )
         if self.kind == "embedded" and self.path is not None:  # else the study would run on other documents, unsaid
             raise ValueError(
-                f"expected no data.path with data.kind=embedded, found {self.path!r}; set "
+                f"expected no `path` with `kind`=embedded, found {self.path!r}; set "
                 "data.kind=jsonl|repliqa|qmsum|fairytale to read it, or data.path=null"
             )
         return self
@@ -91,10 +93,13 @@ class CanaryConfig(Section):
     @model_validator(mode="after")
     def _limits(self):
         if self.rate + self.contrast_rate > 1.0:
-            raise ValueError(f"expected rate + contrast of at most 1, found {self.rate} + {self.contrast_rate}")
+            raise ValueError(
+                f"expected `rate` + `contrast` of at most 1, found {self.rate} + {self.contrast_rate} (contrast=null "
+                "is as much as rate); lower one"
+            )
         if self.delta > LARGEST_DELTA and not self.allow_large_delta:
             raise ValueError(
-                f"expected delta of at most {LARGEST_DELTA}, found {self.delta}; a larger bias overstates what an "
+                f"expected `delta` of at most {LARGEST_DELTA}, found {self.delta}; a larger bias overstates what an "
                 "auditor could do: set canary.allow_large_delta=true if that is meant"
             )
         return self
@@ -142,9 +147,14 @@ class StudyConfig(Section):
     @model_validator(mode="after")
     def _pairs_match(self):
         if self.paired and self.compliant != self.violating:
-            raise ValueError(f"paired: expected as many in each arm, found {self.compliant} and {self.violating}")
+            raise ValueError(
+                "expected as many in each arm with `paired`=true, found `compliant`="
+                f"{self.compliant} and `violating`={self.violating}; set them alike"
+            )
         if self.paired and self.assignment == "iid":
-            raise ValueError("expected assignment=blocked with paired=true, found iid; a pair has one policy an arm")
+            raise ValueError(
+                "expected `assignment`=blocked with `paired`=true, found iid; change one: a pair has one policy an arm"
+            )
         return self
 
     @model_validator(mode="after")
@@ -152,7 +162,7 @@ class StudyConfig(Section):
         chunk, devices = self.policies_per_chunk, self.mesh.policy
         if chunk is not None and devices is not None and chunk % devices:
             raise ValueError(
-                f"expected policies_per_chunk to be a multiple of mesh.policy = {devices}, found {chunk}; "
+                f"expected `policies_per_chunk` to be a multiple of `mesh.policy` = {devices}, found {chunk}; "
                 "change one of them, or leave one null"
             )
         return self
@@ -200,7 +210,9 @@ class OutputConfig(Section):
     @model_validator(mode="after")
     def _no_repeats(self):
         if len(set(self.report_to)) < len(self.report_to):
-            raise ValueError(f"expected report_to to name no tracker twice, found {list(self.report_to)}")
+            raise ValueError(
+                f"expected `report_to` to name no tracker twice, found {list(self.report_to)}; take one out"
+            )
         return self
 
 
@@ -224,8 +236,8 @@ class AuditConfig(Section):
     def _scrambled_is_scrambled(self):
         if self.study.scramble_feedback and self.policy.reward == "simulated":
             raise ValueError(
-                "expected policy.reward=reward_model with study.scramble_feedback=true, found simulated: that feedback "
-                "is not scrambled, so the run would be no null"
+                "expected `policy.reward`=reward_model with `study.scramble_feedback`=true, found simulated; "
+                "change one: that feedback is not scrambled, so the run would be no null"
             )
         return self
 

@@ -28,7 +28,7 @@ class LoraConfig(Section):
     def _no_repeats(self):
         if not self.targets or len(set(self.targets)) < len(self.targets):
             found = list(self.targets)
-            raise ValueError(f"expected targets to name at least one and none twice, found {found}; correct the list")
+            raise ValueError(f"expected `targets` to name at least one and none twice, found {found}; correct the list")
         return self
 
 
@@ -71,14 +71,23 @@ class RewardModelConfig(Section):
     def _whole_rows(self):
         responses = self.sampled_responses + self.constructed_responses
         if responses < 1:
-            raise ValueError("expected at least one response a prompt, found none")
+            raise ValueError("expected `sampled_responses` + `constructed_responses` of at least 1, found 0; raise one")
         for name in ("train_batch_size", "eval_batch_size"):
             if (size := getattr(self, name)) % responses:
-                raise ValueError(f"expected {name} a multiple of the {responses} responses of a prompt, found {size}")
+                raise ValueError(
+                    f"expected `{name}` a multiple of the {responses} responses of a prompt (`sampled_responses` + "
+                    f"`constructed_responses`), found {size}; change one of them"
+                )
         if self.max_response_tokens >= self.max_length:
-            raise ValueError(f"expected max_response_tokens below {self.max_length}, found {self.max_response_tokens}")
+            raise ValueError(
+                f"expected `max_response_tokens` below `max_length`={self.max_length}, found "
+                f"{self.max_response_tokens}; lower it, or raise the other"
+            )
         if "head" in self.lora.targets:
-            raise ValueError("expected lora.targets without head: a reward model reads no vocabulary; take it out")
+            raise ValueError(
+                f"expected `lora.targets` without head, found {list(self.lora.targets)}; take it out: a reward model "
+                "reads no vocabulary"
+            )
         return self
 
 
@@ -139,25 +148,26 @@ class GRPOConfig(PolicySection):
         for name in ("generation_batch_size", "train_batch_size"):
             if getattr(self, name) % self.num_generations:
                 raise ValueError(
-                    f"expected {name} to be a multiple of num_generations={self.num_generations} (a group is never "
-                    f"split), found {getattr(self, name)}"
+                    f"expected `{name}` to be a multiple of `num_generations`={self.num_generations} (a group is never "
+                    f"split), found {getattr(self, name)}; change one of them"
                 )
         update = self.train_batch_size * self.grad_accumulation
         if self.generation_batch_size % update:
             raise ValueError(
-                f"expected generation_batch_size to be a multiple of train_batch_size * grad_accumulation = {update}, "
-                f"found {self.generation_batch_size}"
+                f"expected `generation_batch_size` to be a multiple of `train_batch_size` * `grad_accumulation` "
+                f"= {update}, found {self.generation_batch_size}; change one of them"
             )
         updates = self.generation_batch_size // update * self.updates_per_rollout
         once = "updates_per_rollout=1 and train_batch_size * grad_accumulation to generation_batch_size"
         if self.top_p < 1.0 and updates > 1:  # the filter is not part of the law in training: no old log-probs
             raise ValueError(
-                f"expected top_p=1 with {updates} updates a rollout, found {self.top_p}; set top_p=1, or {once}"
+                f"expected `top_p`=1 with {updates} updates a rollout (`updates_per_rollout`), found {self.top_p}; "
+                f"set top_p=1, or {once}"
             )
         if self.lora.dropout > 0 and updates > 1:
             raise ValueError(
-                f"expected lora.dropout=0 with {updates} updates a rollout, found {self.lora.dropout}; the ratio of "
-                f"new to old log-probs would hold its noise: set it to 0, or {once}"
+                f"expected `lora.dropout`=0 with {updates} updates a rollout (`updates_per_rollout`), found "
+                f"{self.lora.dropout}; the ratio of new to old log-probs would hold its noise: set it to 0, or {once}"
             )
         return self
 
@@ -218,8 +228,8 @@ class PPOConfig(PolicySection):
         for name in ("train_batch_size", "rollout_forward_batch_size"):
             if (size := getattr(self, name)) % self.samples_per_prompt:
                 raise ValueError(
-                    f"expected {name} to be a multiple of samples_per_prompt={self.samples_per_prompt} (the "
-                    f"completions of a prompt are never split), found {size}"
+                    f"expected `{name}` to be a multiple of `samples_per_prompt`={self.samples_per_prompt} (the "
+                    f"completions of a prompt are never split), found {size}; change one of them"
                 )
         return self
 
@@ -227,7 +237,7 @@ class PPOConfig(PolicySection):
     def _no_dropout(self):
         if self.lora.dropout > 0:
             raise ValueError(
-                f"expected lora.dropout=0 with algorithm=ppo, found {self.lora.dropout}; the ratio of new to old "
+                f"expected `lora.dropout`=0 with `algorithm`=ppo, found {self.lora.dropout}; the ratio of new to old "
                 "log-probs would hold its noise: set it to 0"
             )
         return self
@@ -237,11 +247,13 @@ class PPOConfig(PolicySection):
         if self.adaptive_kl is None:
             return self
         if self.kl_coefficient == 0:
-            raise ValueError("expected kl_coefficient above 0 with adaptive_kl, found 0; a factor cannot raise it")
+            raise ValueError(
+                "expected `kl_coefficient` above 0 with `adaptive_kl`, found 0; raise it: no factor moves it from 0"
+            )
         horizon, completions = self.adaptive_kl.horizon, self.completions_per_step
         if horizon < completions:
             raise ValueError(
-                f"expected an adaptive_kl horizon of at least the {completions} completions of a rollout, found "
+                f"expected `adaptive_kl.horizon` of at least the {completions} completions of a rollout, found "
                 f"{horizon}; raise it: the coefficient would jump"
             )
         return self
@@ -260,6 +272,6 @@ PolicyConfig = Annotated[
     Discriminator(
         chosen_algorithm,
         custom_error_type="algorithm",
-        custom_error_message="expected policy.algorithm grpo or ppo",
+        custom_error_message="expected grpo or ppo",
     ),
 ]
