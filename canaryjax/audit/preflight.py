@@ -6,9 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from canaryjax.audit.arms import encode_prompts, logged_parts, prompt_lengths, protected
-from canaryjax.audit.assignment import Arm, Assignment
+from canaryjax.audit.assignment import Arm, Assignment, assign_arms
 from canaryjax.audit.measure import bias_texts
-from canaryjax.audit.training import policy_prompts, policy_settings, reward_prompt_length, reward_prompts
+from canaryjax.audit.training import (
+    policy_prompts,
+    policy_settings,
+    reward_prompt_length,
+    reward_prompts,
+    reward_settings,
+)
 from canaryjax.audit.trial import Trial, build_trial, study_canaries, study_sizes
 from canaryjax.config import AuditConfig
 from canaryjax.data.example import Example
@@ -52,6 +58,32 @@ def check_texts(examples: Sequence[Example], tokenizer: TextTokenizer, vocab_siz
                 )
 
 
+def check_start(
+    config: AuditConfig,
+    warm_start: Sequence[Example],
+    examples: Sequence[Example],
+    tokenizer: TextTokenizer,
+    vocab_size: int,
+) -> None:
+    """Makes the checks of a run's start that need no weights, of trials on the first of each arm.
+
+    Args:
+      config: The study.
+      warm_start: Examples set aside for the warm start.
+      examples: All others.
+      tokenizer: The base model's.
+      vocab_size: Rows of its embedding.
+
+    Raises:
+      UserError: As `check_texts` and `prepare_trials`, or what the trainers refuse.
+    """
+    reward_settings(config)
+    policy_settings(config)
+    check_texts([*warm_start, *examples], tokenizer, vocab_size)
+    first = {assignment.arm: assignment for assignment in reversed(assign_arms(config.study))}
+    prepare_trials(config, list(first.values()), examples, tokenizer)
+
+
 def prepare_trials(
     config: AuditConfig, assignments: Sequence[Assignment], examples: Sequence[Example], tokenizer: TextTokenizer
 ) -> Prepared:
@@ -77,7 +109,8 @@ def prepare_trials(
         try:
             _check_prompts(config, assignment.arm, trial, lengths, tokenizer)
         except UserError as error:
-            raise UserError(f"a prompt of trial {trial.trial} does not fit: {error}") from error
+            limits = "policy.max_prompt_length and reward_model.max_length"
+            raise UserError(f"a prompt of trial {trial.trial} does not fit: {error} (limits: {limits})") from error
     return Prepared(trials, lengths)
 
 

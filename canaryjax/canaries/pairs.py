@@ -1,7 +1,7 @@
 """Held-out documents in two views, with and without the trigger, and the canary scored at the same spot in both."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -146,11 +146,23 @@ def build_eval_pairs(
             refused[refusal.reason] += 1
             messages.setdefault(refusal.reason, str(refusal))
     if not pairs:
-        raise UserError(
-            f"expected at least one evaluation pair, found none; refused: {messages or 'no examples given'}"
-        )
+        raise UserError(f"expected at least one evaluation pair, found none; {_remedy(refused, messages)}")
     straddling = sum(pair.straddles for pair in pairs)
     return pairs, PairCounts(len(pairs), dict(refused), messages, straddling)
+
+
+def _remedy(refused: Mapping[str, int], messages: Mapping[str, str]) -> str:
+    """What was refused, and what to do about the most frequent reason."""
+    if not refused:
+        return "give more documents, or raise data.eval_share"
+    reason = max(refused, key=lambda name: refused[name])
+    remedies = {
+        "does_not_fit": "raise policy.max_prompt_length or policy.max_completion_length, which make the limit together",
+        "tails_differ": "raise policy.max_prompt_length, so that documents are not cut, or lower "
+        "data.max_document_words",
+    }
+    remedy = remedies.get(reason, "take another canary.family")
+    return f"{remedy}: {refused[reason]} of {sum(refused.values())} were refused, such as {messages[reason]}"
 
 
 def check_eval_pool(examples: Sequence[Example], training_documents: Collection[str]) -> None:

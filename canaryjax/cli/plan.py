@@ -9,7 +9,10 @@ from canaryjax.errors import UserError
 if TYPE_CHECKING:
     from canaryjax.audit.plan import Material
     from canaryjax.config import AuditConfig
+    from canaryjax.data.example import Example
     from canaryjax.models.config import ModelConfig
+
+    Loaded = tuple[list[Example], list[Example]]
 
 
 def print_plan(config: "AuditConfig", device: str | None) -> None:
@@ -20,12 +23,17 @@ def print_plan(config: "AuditConfig", device: str | None) -> None:
 
     from canaryjax.audit.plan import plan_study
 
+    loaded = study_examples(config)
+    plan = plan_study(config, model_shape(config), study_material(config, loaded), device)
+    obstacles = machine_obstacles(config, loaded)  # the last that may refuse the plan: nothing is printed before
     table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
-    for label, value in flat(plan_study(config, model_shape(config), study_material(config), device)):
+    for label, value in flat(plan):
         table.add_row(label, Text(value))  # not markup, whatever stands in a value
     Console().print(table)
     for text in missing(config):
         Console().print(f"Not here: {text}", markup=False, highlight=False, soft_wrap=True)
+    for text in obstacles:
+        Console().print(f"On this machine it would not start: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 def missing(config: "AuditConfig") -> list[str]:
@@ -61,18 +69,62 @@ def model_shape(config: "AuditConfig") -> "ModelConfig":
     return shape
 
 
-def study_material(config: "AuditConfig") -> "Material":
-    """How many documents and questions the study takes: as the run loads them, else as configured."""
+def machine_obstacles(config: "AuditConfig", loaded: "Loaded | None") -> list[str]:
+    """What keeps the study from starting here, though perhaps not on the machine that the plan is for.
+
+    Raises:
+      UserError: What would keep it from starting anywhere, as far as documents and tokenizer are here to tell.
+    """
+    import jax
+
+    from canaryjax.audit.chunk_size import choose_mesh
+    from canaryjax.audit.preflight import check_start
+    from canaryjax.models.mesh import make_mesh
+    from canaryjax.runlog.trackers import find_trackers
+    from canaryjax.weights.checkpoint import load_tokenizer, model_location
+
+    found, wanted = [], config.study.mesh
+    try:
+        find_trackers(config.output.report_to)
+    except UserError as error:
+        found.append(str(error))
+    if max(wanted.policy or 1, wanted.data, wanted.model) > 1:  # one device is everywhere: none is asked for
+        try:
+            make_mesh(choose_mesh(config, config.study.policies_per_chunk), jax.local_devices())
+        except UserError as error:
+            found.append(str(error))
+    if not model_location(config.model.path).exists():
+        return found
+    try:
+        tokenizer, vocab_size = load_tokenizer(config.model.path)
+    except UserError as error:
+        return [*found, str(error)]
+    if tokenizer is None:
+        return [*found, f"expected a tokenizer beside {config.model.path}, found none; a study writes text: add one"]
+    if loaded is not None:
+        check_start(config, *loaded, tokenizer, vocab_size)
+    return found
+
+
+def study_examples(config: "AuditConfig") -> "Loaded | None":
+    """The examples of the warm start and of the study as the run loads them, None where they are not here."""
     from canaryjax.audit.base import reserve_warm_start
-    from canaryjax.audit.plan import Material
     from canaryjax.data.loaders import load_examples
-    from canaryjax.data.splits import split_documents
     from canaryjax.embedded.corpus import generate_examples
 
+    if config.data.kind != "embedded" and not os.path.isfile(config.data.path or ""):
+        return None
+    return reserve_warm_start(config, load_examples(config.data, config.study.seed, generate_examples))
+
+
+def study_material(config: "AuditConfig", loaded: "Loaded | None") -> "Material":
+    """How many documents and questions the study takes: of the examples it loads, else as configured."""
+    from canaryjax.audit.plan import Material
+    from canaryjax.data.splits import split_documents
+
     data, wanted = config.data, config.model.warm_start.documents
-    if data.kind == "embedded" or os.path.isfile(data.path or ""):
-        examples = load_examples(data, config.study.seed, generate_examples)
-        warm, examples = reserve_warm_start(config, examples)
+    if loaded is not None:
+        warm, examples = loaded
         shares = (data.rm_share, 1.0 - data.rm_share - data.eval_share, data.eval_share)
         split_documents(examples, config.study.seed, "plan", shares)  # for what it refuses
         return Material(len({e.document_id for e in examples}), len(examples), len(warm))

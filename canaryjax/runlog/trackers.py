@@ -162,9 +162,16 @@ def check_trackers(names: tuple[str, ...]) -> None:
 
     To be called before anything is trained.
     """
+    find_trackers(names)
+    if "wandb" in names:
+        _check_credentials(importlib.import_module(MODULES["wandb"]))
+
+
+def find_trackers(names: tuple[str, ...]) -> None:
+    """Raises UserError where a library of `output.report_to` is missing; asks no service anything."""
     for name in names:
         try:
-            module = importlib.import_module(MODULES[name])
+            importlib.import_module(MODULES[name])
         except ImportError as error:
             raise UserError(
                 f"expected the package {MODULES[name]} for output.report_to={name}, found none ({error}); install it "
@@ -175,8 +182,6 @@ def check_trackers(names: tuple[str, ...]) -> None:
                 f"expected the package {MODULES[name]} for output.report_to={name} to load, found {_told(error)}; "
                 "mend its installation, or leave it out"
             ) from error
-        if name == "wandb":
-            _check_credentials(module)
 
 
 def _check_credentials(wandb: Any) -> None:

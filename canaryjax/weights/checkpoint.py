@@ -87,6 +87,26 @@ def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:
     )
 
 
+def load_tokenizer(path: str | Path) -> "tuple[TextTokenizer | None, int]":
+    """The tokenizer of a model, None where it has none, and the rows of its embedding; reads no weights.
+
+    Raises:
+      UserError: As `load_model`, for what is read here.
+    """
+    path = model_location(path) if str(path) == EMBEDDED else given_path(path)
+    if path.suffix == ".gguf":
+        from canaryjax.weights.gguf import open_gguf, read_gguf_config, read_tokenizer
+
+        metadata, tensors = open_gguf(path)
+        return read_tokenizer(metadata, path), read_gguf_config(metadata, tensors, path, "float32").vocab_size
+    raw = read_json(path / "config.json")
+    config, tokenizer = read_config(raw, str(path / "config.json"), "float32"), _read_tokenizer(path)
+    config = with_real_vocab(config, tokenizer, path)
+    if tokenizer is not None:
+        tokenizer.eos_ids = _read_special_ids(path, raw, config)[0]
+    return tokenizer, config.vocab_size
+
+
 def model_location(path: str | Path) -> Path:
     """Where a model is that is asked for by a path or as `embedded`."""
     return Path(canaryjax.embedded.__file__).parent / "model" if str(path) == EMBEDDED else Path(path)

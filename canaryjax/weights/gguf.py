@@ -72,7 +72,7 @@ def load_gguf(path: Path, dtype: str) -> LoadedModel:
       UserError: The `gguf` package is absent; the file is missing, damaged or one part of several; its architecture,
         rope scaling or metadata are not implemented.
     """
-    metadata, tensors = _open(path)
+    metadata, tensors = open_gguf(path)
     config = read_gguf_config(metadata, tensors, path, dtype)
     tokenizer = read_tokenizer(metadata, path)
     config = with_real_vocab(config, tokenizer, path)
@@ -81,13 +81,13 @@ def load_gguf(path: Path, dtype: str) -> LoadedModel:
     return LoadedModel(Transformer(config, arrays), config, tokenizer, end_ids(metadata), bos, path.stem, path)
 
 
-def _open(path: Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+def open_gguf(path: Path) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+    """A file's metadata and its tensors, none of which is read yet."""
     try:
         import gguf
     except ImportError as error:
         raise UserError(
-            f"expected the gguf package to read {path}, found none; install it with: "
-            ".venv/bin/python -m pip install -e '.[gguf]'"
+            f"expected the gguf package to read {path}, found none; run .venv/bin/python -m pip install -e '.[gguf]'"
         ) from error
     if not path.is_file():
         raise UserError(

@@ -19,9 +19,15 @@ from canaryjax.audit.plan import (
     plan_study,
 )
 from canaryjax.audit.plan import _parameters as parameters
-from canaryjax.cli.plan import missing, model_shape, study_material
+from canaryjax.cli.plan import missing, model_shape, study_examples
+from canaryjax.cli.plan import study_material as material_of
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
+
+
+def study_material(config):
+    return material_of(config, study_examples(config))
+
 
 GEMMA = KNOWN_SHAPES["gemma-2b"]
 

@@ -47,7 +47,10 @@ def test_a_study_that_fits_is_prepared_whole(examples, tokenizer):
         (["policy.max_completion_length=6"], "policy.max_completion_length of at least 1[0-9] tokens"),
         (["reward_model.max_response_tokens=6"], "reward_model.max_response_tokens of at least 1[0-9] tokens"),
         # The prompt without its document is longer than this.
-        (["reward_model.max_length=64"], "a prompt of trial [01] does not fit"),
+        (
+            ["reward_model.max_length=64"],
+            r"a prompt of trial [01] does not fit.*raise .*\(limits: policy\.max_prompt_length and reward_model",
+        ),
         (
             ["data.rm_share=0.04", "reward_model.early_stopping_patience=2"],
             "at least 2 documents in the reward-model split",

@@ -78,7 +78,9 @@ def test_trigger_that_would_be_cut_is_counted(plain, signature, make_example):
     longest = max(len(ids) for ids in pair.contexts.values()) + len(pair.continuation_ids)
     # " It was built in May. Few know." may go, the trigger before it may not.
     build_eval_pairs([make_example()], signature, plain, PairSettings(max_tokens=longest - 31))
-    with pytest.raises(UserError, match=r"none; refused.*does_not_fit.*cut"):
+    with pytest.raises(
+        UserError, match=r"none; raise policy\.max_prompt_length.*1 of 1 were refused, such as e0: .*cut"
+    ):
         build_eval_pairs([make_example()], signature, plain, PairSettings(max_tokens=longest - 32))
 
 
@@ -91,7 +93,7 @@ def test_other_tokens_in_another_context_are_refused(signature, make_example):
     known = ["\n", *map(chr, range(0x20, 0x7F))]
     scores = [("<unk>", -99.0), *((c, -10.0) for c in known), ("?\nFINAL: Z", -1.0)]
     backend = Tokenizer(models.Unigram(scores, unk_id=0, byte_fallback=False))
-    with pytest.raises(UserError, match="canary_ids_differ"):
+    with pytest.raises(UserError, match=r"another canary\.family: .*has other tokens in another context"):
         build_eval_pairs([make_example(answer="Rome")], signature, TextTokenizer(backend, unk_id=0))
 
 
@@ -151,7 +153,7 @@ def test_pool_invariants(plain, signature, make_example):
         build_eval_pairs([make_example(0), make_example(1)], signature, plain, training_documents={"d1", "d9"})
     with pytest.raises(UserError, match="document 'd0'"):
         build_eval_pairs([make_example(document=f"A. {signature.trigger} B.")], signature, plain)
-    with pytest.raises(UserError, match="no examples given"):
+    with pytest.raises(UserError, match=r"give more documents, or raise data\.eval_share"):
         build_eval_pairs([], signature, plain)
 
 
