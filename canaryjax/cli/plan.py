@@ -101,6 +101,8 @@ def machine_obstacles(config: "AuditConfig", loaded: "Loaded | None") -> list[st
         return [*found, str(error)]
     if tokenizer is None:
         return [*found, f"expected a tokenizer beside {config.model.path}, found none; a study writes text: add one"]
+    if not tokenizer.eos_ids:
+        return [*found, f"expected an EOS id for {config.model.path}, found none; add generation_config.json"]
     if loaded is not None:
         check_start(config, *loaded, tokenizer, vocab_size)
     return found

@@ -95,10 +95,13 @@ def load_tokenizer(path: str | Path) -> "tuple[TextTokenizer | None, int]":
     """
     path = model_location(path) if str(path) == EMBEDDED else given_path(path)
     if path.suffix == ".gguf":
-        from canaryjax.weights.gguf import open_gguf, read_gguf_config, read_tokenizer
+        from canaryjax.weights.gguf import end_ids, open_gguf, read_gguf_config, read_tokenizer
 
         metadata, tensors = open_gguf(path)
-        return read_tokenizer(metadata, path), read_gguf_config(metadata, tensors, path, "float32").vocab_size
+        tokenizer = read_tokenizer(metadata, path)
+        if tokenizer is not None:
+            tokenizer.eos_ids = end_ids(metadata)
+        return tokenizer, read_gguf_config(metadata, tensors, path, "float32").vocab_size
     raw = read_json(path / "config.json")
     config, tokenizer = read_config(raw, str(path / "config.json"), "float32"), _read_tokenizer(path)
     config = with_real_vocab(config, tokenizer, path)

@@ -1,6 +1,7 @@
 """A plan is refused for what would end the run at its start, and tells what this machine alone lacks."""
 
 import json
+import shutil
 import sys
 
 import pytest
@@ -62,6 +63,10 @@ def test_a_base_without_a_tokenizer_is_told(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     (found,) = obstacles(f"model.path={tmp_path}")
     assert "expected a tokenizer beside" in found
+    shutil.copy(load_model(EMBEDDED).path / "tokenizer.json", tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"eos_token_id": None}))
+    (found,) = obstacles(f"model.path={tmp_path}")
+    assert "expected an EOS id" in found
 
 
 def test_a_tokenizer_without_weights_is_the_loaded_models():

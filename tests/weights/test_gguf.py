@@ -12,7 +12,7 @@ gguf = pytest.importorskip("gguf")
 from canaryjax.errors import UserError  # noqa: E402
 from canaryjax.models.config import Llama3RopeScaling  # noqa: E402
 from canaryjax.models.transformer import parameter_arrays  # noqa: E402
-from canaryjax.weights.checkpoint import load_model  # noqa: E402
+from canaryjax.weights.checkpoint import load_model, load_tokenizer  # noqa: E402
 
 NAMES = {
     **{"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up"},
@@ -100,6 +100,7 @@ def test_every_architecture_loads_exactly(family, tools, tmp_path):
     model = tools.random_model(config)
     loaded = load_model(write(tmp_path / "m.gguf", model))
     assert loaded.config == config
+    assert load_tokenizer(tmp_path / "m.gguf") == (loaded.tokenizer, config.vocab_size)
     ours, theirs = parameter_arrays(loaded.params), parameter_arrays(model)
     for path in theirs:
         # Norms went through +1 and -1 in float32, which rounds; all else is bit for bit.
