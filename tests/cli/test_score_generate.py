@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import canaryjax
+from canaryjax.cli import main
 
 MODEL = Path(canaryjax.__file__).parent / "embedded" / "model"
 pytestmark = [
@@ -37,6 +38,28 @@ def test_score_prints_a_row_per_continuation(tmp_path):
         assert row["ids"] == [int(i) for i in expected.ids]
         assert row["logps"] == pytest.approx([float(x) for x in expected.logps], abs=1e-5)
         assert row["total"] == pytest.approx(sum(row["logps"]), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong", "allowed"),
+    [
+        ("--max-new-tokens", "0", "from 1 to 131072"),
+        ("--max-new-tokens", "99999999999", "from 1 to 131072"),  # a traceback, once
+        ("--temperature", "-1", "from 0.0 to 1000000.0"),
+        ("--temperature", "nan", "from 0.0 to 1000000.0"),
+        ("--temperature", "1e7", "from 0.0 to 1000000.0"),
+        ("--top-p", "0", "from 1e-06 to 1.0"),
+        ("--top-p", "2", "from 1e-06 to 1.0"),
+        ("--num-samples", "0", "from 1 to 65536"),
+        ("--seed", "-1", "from 0 to 9223372036854775807"),
+    ],
+)
+def test_a_number_out_of_range_names_its_option_and_range(capsys, option, wrong, allowed):
+    with pytest.raises(SystemExit) as caught:
+        main(["generate", "embedded", "--prompt", "x", option, wrong])
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"canaryjax: error: expected {option} {allowed}, found ")
 
 
 def test_generate_prints_a_row_per_sample():
