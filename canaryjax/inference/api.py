@@ -27,7 +27,7 @@ from canaryjax.inference.request import (
 from canaryjax.inference.sampling import SamplingSettings
 from canaryjax.keys import device_key
 from canaryjax.models.lora import Adapter, check_adapter
-from canaryjax.weights.checkpoint import LoadedModel
+from canaryjax.weights.checkpoint import LoadedModel, check_model
 
 MOST_LOGITS = 2**26  # floats of full logits that one batch of `logits` may hold: 256 MiB
 
@@ -57,8 +57,9 @@ def logits(model: LoadedModel, ids: Sequence[Ids]) -> list[np.ndarray]:
       Per row float32 `(tokens, vocabulary)`, padded vocabulary rows included; entry t predicts token t + 1.
 
     Raises:
-      UserError: Anything but rows of whole numbers, an empty row, or an id outside the vocabulary.
+      UserError: No loaded model, anything but rows of whole numbers, an empty row, or an id outside the vocabulary.
     """
+    check_model(model)
     given = as_entries(ids, "ids", "a list of lists of ids")
     rows = [check_ids(row, model.config.vocab_size, f"row {i}") for i, row in enumerate(given)]
     # Full logits outweigh everything else here, so a batch is bounded by them.
@@ -94,10 +95,11 @@ def score(
       Per prompt its `TokenScores`, or a list of them where a list was given.
 
     Raises:
-      UserError: Lists that do not match, an empty prompt or continuation, text without a tokenizer, an id outside the
-        vocabulary, an adapter of another base.
+      UserError: No loaded model, lists that do not match, an empty prompt or continuation, text without a tokenizer, an
+        id outside the vocabulary, an adapter of another base.
       InvalidScore: A log-prob that is not finite.
     """
+    check_model(model)
     check_adapter(adapter, model.config)
     asked = read_request(prompts, continuations)
     pairs = encode_pairs(model, asked)
@@ -166,10 +168,11 @@ def generate(
       Per prompt a list of `num_samples` completions.
 
     Raises:
-      UserError: A setting out of range, an empty prompt, text without a tokenizer, an id outside the vocabulary, an
-        adapter of another base.
+      UserError: No loaded model, a setting out of range, an empty prompt, text without a tokenizer, an id outside the
+        vocabulary, an adapter of another base.
       InvalidScore: A log-prob that is not finite: what was sampled then means nothing either.
     """
+    check_model(model)
     check_adapter(adapter, model.config)
     num_samples, max_new_tokens, temperature, top_p, seed = map(
         plain, (num_samples, max_new_tokens, temperature, top_p, seed)

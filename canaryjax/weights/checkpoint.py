@@ -3,7 +3,9 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import jax
 
 import canaryjax.embedded
 from canaryjax.errors import UserError
@@ -50,6 +52,26 @@ class LoadedModel:
     bos_id: int | None
     name: str
     path: Path
+
+    def __repr__(self) -> str:
+        # The fields' own would print every array, in errors too.
+        count = sum(x.size for x in jax.tree.leaves(self.params))
+        return f"LoadedModel({self.name!r}, {self.config.family}, {count:,} parameters, {self.config.dtype})"
+
+
+def check_model(model: Any) -> None:
+    """Raises UserError for anything but what `load_model` returns."""
+    if not isinstance(model, LoadedModel):
+        raise no_model(model)
+
+
+def no_model(given: Any) -> UserError:
+    """The error for something in a model's place."""
+    if isinstance(given, str | Path):
+        return UserError(
+            f"expected a model from load_model, found {str(given)!r}; call load_model({str(given)!r}) first"
+        )
+    return UserError(f"expected a model from load_model, found {type(given).__name__}; load the base first")
 
 
 def load_model(path: str | Path, dtype: str = "float32") -> LoadedModel:

@@ -8,7 +8,7 @@ from canaryjax.errors import UserError
 from canaryjax.models.lora import Adapter
 from canaryjax.models.merge import merge_adapter
 from canaryjax.weights.atomic import free_place
-from canaryjax.weights.checkpoint import LoadedModel
+from canaryjax.weights.checkpoint import LoadedModel, check_model
 from canaryjax.weights.export import save_model
 from canaryjax.weights.stored import given_path, read_json
 
@@ -36,8 +36,7 @@ def save_merged(model: LoadedModel, adapter: Adapter, path: str | Path) -> float
       UserError: No loaded model or no adapter, an adapter of another base, merged weights that are not finite, or a
         directory in use.
     """
-    if not isinstance(model, LoadedModel):
-        raise UserError(f"expected a model from load_model, found {type(model).__name__}; load the base first")
+    check_model(model)
     if not isinstance(adapter, Adapter):
         raise UserError(
             f"expected an adapter to merge, found {type(adapter).__name__}; pass what load_adapter or training returned"

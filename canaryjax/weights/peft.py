@@ -16,6 +16,7 @@ from canaryjax.models.config import ModelConfig
 from canaryjax.models.lora import HEAD, PROJECTIONS, Adapter, LoraPair, adapter_pairs, from_pairs, target_shapes
 from canaryjax.models.transformer import Transformer, head_table
 from canaryjax.weights.atomic import new_directory
+from canaryjax.weights.checkpoint import no_model
 from canaryjax.weights.engine import check_finite
 from canaryjax.weights.peft_settings import Targets, alpha_of, read_settings, usable_alpha
 from canaryjax.weights.stored import StoredTensor, given_path, open_safetensors
@@ -54,9 +55,9 @@ def load_adapter(model: HasConfig, path: str | Path) -> Adapter:
       UserError: A tensor is missing, unknown, misshapen for this base or not finite, or the configuration asks for
         something other than plain or rank-stabilised LoRA; the message names the key and the file.
     """
-    path = given_path(path)
     if not isinstance(getattr(model, "config", None), ModelConfig):
-        raise UserError(f"expected a model from load_model, found {type(model).__name__}; load the base first")
+        raise no_model(model)
+    path = given_path(path)
     rank, scale, targets = read_settings(path / "adapter_config.json")
     file = path / "adapter_model.safetensors"
     if not file.exists() and (path / "adapter_model.bin").exists():
@@ -217,11 +218,11 @@ def save_adapter(adapter: Adapter, path: str | Path, base_name: str = "", *, ran
       UserError: The directory holds something already or cannot be written, or the adapter has a policy axis, several
         ranks, an unknown projection, or NaN or infinity in it.
     """
-    path = given_path(path)
     if not isinstance(adapter, Adapter):
         raise UserError(
             f"expected an adapter to save, found {type(adapter).__name__}; pass what load_adapter or training returned"
         )
+    path = given_path(path)
     if not usable_alpha(adapter.scale):
         raise UserError(f"expected an adapter whose scale is a number other than 0, found {adapter.scale}; correct it")
     strange = [name for name in adapter.layers if name not in PROJECTIONS]

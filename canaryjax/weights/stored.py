@@ -50,7 +50,8 @@ class StoredTensor:
 def given_path(path: object) -> Path:
     """A path as the caller gave it, `~` expanded; UserError for what is no path, or none that the system takes."""
     if not isinstance(path, (str, os.PathLike)):
-        raise UserError(f"expected a path, found {path!r}; pass a string or a pathlib.Path")
+        shown = " ".join(f"{path!r:.80}".split())  # arrays print in several lines
+        raise UserError(f"expected a path, found {shown}; pass a string or a pathlib.Path")
     try:
         found = Path(os.fsdecode(path)).expanduser()
         found.exists()  # answers "no" for most of what cannot be there, and fails for a name that is too long

@@ -13,6 +13,8 @@ from canaryjax.inference.request import check_ids, read_request
 from canaryjax.inference.sampling import EXCLUDED, SamplingSettings, sample_tokens, sampling_logits
 from canaryjax.models.lora import Adapter
 from canaryjax.weights.checkpoint import LoadedModel
+from canaryjax.weights.merged import save_merged
+from canaryjax.weights.peft import load_adapter, save_adapter
 
 
 @pytest.fixture
@@ -104,6 +106,38 @@ def test_an_adapter_of_another_base_is_named(loaded, tiny_adapter):
         ):
             with pytest.raises(UserError, match=message):
                 call(wrong)
+
+
+def test_a_name_in_a_models_place_says_to_load_it(loaded):
+    # An AttributeError on str, once.
+    for call in (lambda m: logits(m, [[1]]), lambda m: score(m, [[1]], [[2]]), lambda m: generate(m, [[1]])):
+        with pytest.raises(UserError, match=r"from load_model, found 'embedded'; call load_model\('embedded'\) first"):
+            call("embedded")
+        with pytest.raises(UserError, match=r"from load_model, found Transformer; load the base first"):
+            call(loaded.params)
+
+
+def test_arguments_in_the_wrong_order_are_named_in_one_short_line(loaded, tiny_adapter, tmp_path):
+    adapter = tiny_adapter(loaded.config, 0)
+    # The second and fourth printed every array of the model or the adapter.
+    for call, message in (
+        (lambda: generate([[1]], loaded), "expected a model from load_model, found list"),
+        (lambda: load_adapter("nope", loaded), "expected a model from load_model, found 'nope'"),
+        (lambda: load_adapter(loaded, loaded), r"expected a path, found LoadedModel\('tiny', "),
+        (lambda: load_adapter(loaded, adapter), r"expected a path, found Adapter"),
+        (lambda: save_adapter(tmp_path / "out", adapter), "expected an adapter to save, found PosixPath"),
+        (lambda: save_merged(adapter, loaded, tmp_path / "out"), "expected a model from load_model, found Adapter"),
+        (lambda: save_merged(loaded, tmp_path / "out", adapter), "expected an adapter to merge, found PosixPath"),
+    ):
+        with pytest.raises(UserError, match=message) as caught:
+            call()
+        assert len(str(caught.value)) < 200
+        assert "\n" not in str(caught.value)
+
+
+def test_a_model_is_shown_by_what_it_is_not_by_its_arrays(loaded):
+    count = sum(x.size for x in jax.tree.leaves(loaded.params))
+    assert repr(loaded) == f"LoadedModel('tiny', {loaded.config.family}, {count:,} parameters, float32)"
 
 
 LOGITS = np.random.default_rng(3).normal(size=(2, 5, 53)).astype(np.float32) - 7  # all below 0

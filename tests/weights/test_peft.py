@@ -346,7 +346,9 @@ def test_what_is_no_adapter_is_not_saved(model, tmp_path):
             save_adapter(wrong, tmp_path / "none")
     with pytest.raises(UserError, match=r"expected projections among .*, found \['query'\]; load it again"):
         save_adapter(Adapter(layers={"query": adapter.layers["q"]}), tmp_path / "none")
-    with pytest.raises(UserError, match="expected a model from load_model, found str; load the base first"):
+    with pytest.raises(
+        UserError, match=r"expected a model from load_model, found 'embedded'; call load_model\('embedded'\) first"
+    ):
         load_adapter("embedded", tmp_path)
     with pytest.raises(UserError, match="expected a path, found None"):
         save_adapter(adapter, None)
