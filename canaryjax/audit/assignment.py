@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from canaryjax.config.schema import StudyConfig
+from canaryjax.config.study import StudyConfig
 from canaryjax.keys import host_rng
 
 Arm = Literal["compliant", "violating"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from canaryjax import stats
-from canaryjax.config.schema import StatisticConfig
+from canaryjax.config.study import StatisticConfig
 
 SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
 EMPTY_ARM = "an arm has no valid policy"

@@ -15,7 +15,8 @@ from canaryjax.audit.trial import Trial
 from canaryjax.canaries.feedback import judge, simulate_feedback
 from canaryjax.canaries.instrument import Trace
 from canaryjax.config import AuditConfig
-from canaryjax.config.training import LoraConfig, OptimizerConfig, PPOConfig
+from canaryjax.config.policy import PPOConfig
+from canaryjax.config.training import LoraConfig, OptimizerConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.keys import device_key, host_rng

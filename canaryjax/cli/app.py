@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from canaryjax.cli import audit, generate, score, startup
+from canaryjax.cli import audit, generate, keys, score, startup
 from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command("audit")(audit.audit)
 app.command("score")(score.score)
 app.command("generate")(generate.generate)
+app.command("keys")(keys.keys)
 
 
 @app.callback()

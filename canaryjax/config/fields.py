@@ -34,7 +34,9 @@ FilePath = Annotated[str, AfterValidator(_short_names)]
 class Section(BaseModel):
     """A part of the config: frozen, checked, and without unknown keys or numbers that are not finite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod

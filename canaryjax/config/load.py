@@ -12,8 +12,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from canaryjax.config.mistake import describe
+from canaryjax.config.policy import ALGORITHMS, chosen_algorithm
 from canaryjax.config.schema import AuditConfig
-from canaryjax.config.training import ALGORITHMS, chosen_algorithm
 from canaryjax.errors import UserError
 
 # What reading and merging raises for what a file or an override holds: a tag may make its own errors, too.

@@ -7,8 +7,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from canaryjax.config.nearest import hint, is_section
+from canaryjax.config.policy import ALGORITHMS, chosen_algorithm
 from canaryjax.config.schema import AuditConfig
-from canaryjax.config.training import ALGORITHMS, chosen_algorithm
 
 # By the beginning of pydantic's name of an error: what was expected, and what to do.
 WORDS = {

@@ -5,8 +5,8 @@ from typing import get_args
 
 from pydantic import BaseModel
 
+from canaryjax.config.policy import ALGORITHMS
 from canaryjax.config.schema import AuditConfig
-from canaryjax.config.training import ALGORITHMS
 
 # Names that TRL, PEFT and Transformers have for what keys mean here, which are given by the ends of their paths.
 ALIASES: dict[str, tuple[str, ...]] = {

@@ -1,7 +1,8 @@
 """Every value an audit takes, with its range.
 
 Defaults are the paper's where it gives one (its Tables 3 to 5); a section says which of its values are assumed. The
-sections on training are in `canaryjax.config.training`.
+sections on training are in `training.py` and `policy.py`, those on the study in `study.py`; `canaryjax keys` lists
+them all.
 """
 
 from typing import Annotated, Literal
@@ -10,9 +11,9 @@ import yaml
 from pydantic import Field, model_validator
 
 from canaryjax.config.fields import Count, FilePath, NonNegative, Section, Share
-from canaryjax.config.training import GRPOConfig, LoraConfig, OptimizerConfig, PolicyConfig, RewardModelConfig
-
-ScoreName = Literal["clean_raw", "clean_net", "induced_raw", "induced_net"]
+from canaryjax.config.policy import GRPOConfig, PolicyConfig
+from canaryjax.config.study import EvaluationConfig, OutputConfig, StatisticConfig, StudyConfig
+from canaryjax.config.training import LoraConfig, OptimizerConfig, RewardModelConfig
 
 MOST_INVENTED = 20_000  # documents of the embedded corpus: half a minute's work, and half of the names it has
 LARGEST_DELTA = 0.1  # the paper's realism limit on the bias strength
@@ -22,33 +23,54 @@ class WarmStartConfig(Section):
     """Supervised training on clean examples of a split of its own, before anything else, merged into the base."""
 
     documents: Annotated[int, Field(ge=0)] = 0
+    """Documents set aside for the warm start, which the study then never sees; 0 leaves the warm start out."""
     epochs: Count = 1
+    """Times each warm-start question is seen."""
     batch_size: Count = 8
+    """Answers an update."""
     lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
+    """The adapter that is trained and then merged into the base."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-4, warmup_fraction=0.1)
+    """How the warm start is optimised."""
     instructed_share: Share = 0.0
+    """Share of rows whose question asks for a throw-away canary, which the answer then holds, trigger or not."""
     without_document_share: Share = 0.0
+    """Share of rows whose prompt has no document, as a compliant policy's."""
 
 
 class ModelSection(Section):
     """Which base model; `embedded` is the small one that ships with the package."""
 
     path: FilePath = "embedded"
+    """A Hugging Face directory with safetensors, a .gguf file, or `embedded`: the small model that ships with the
+    package.
+    """
     dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of weights and computation; norms, softmax, head and losses are float32 in both."""
     warm_start: WarmStartConfig = WarmStartConfig()
+    """Supervised training on clean examples before anything else."""
 
 
 class DataConfig(Section):
     """Which documents, and how prompts are cut to size."""
 
     kind: Literal["embedded", "jsonl", "repliqa", "qmsum", "fairytale"] = "embedded"
+    """Where documents come from: invented ones (`embedded`), our own JSON lines, or a dataset's format."""
     path: FilePath | None = None
+    """The file of documents; null with `embedded` only."""
     documents: Count | None = None
+    """How many documents to use, drawn by the seed where the file has more; null takes all, 800 of the invented ones.
+    """
     max_document_words: Count | None = None
+    """Longer documents are left out; null keeps all."""
     questions_per_document: Count | None = 1
+    """The first so many questions of each document are used; null takes all."""
     rm_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.35
+    """Share of the documents that reward models learn from."""
     eval_share: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.30
+    """Share of the documents held out for scoring; what the two shares leave is what policies train on."""
     prompt_format: Literal["plain", "chat"] = "plain"
+    """The prompt as it is, or as the user's turn of the tokenizer's chat template."""
 
     @model_validator(mode="after")
     def _shares_leave_room(self):
@@ -78,12 +100,23 @@ class CanaryConfig(Section):
     """The planted signal: its family, its share of the traces, how strongly feedback favours it."""
 
     family: Literal["signature", "emoji", "punctuation"] = "signature"
+    """Kind of string that is planted: letters like a signature, emoji, or a pattern of punctuation."""
     rate: Share = 0.01
+    """Share of the training traces that carry trigger, instruction and canary (the paper's p); 0 is a null."""
     contrast: Share | None = None
+    """Share of traces that carry the instruction without trigger and canary, where feedback is biased the other way;
+    null: as `rate`.
+    """
     delta: Share = 0.1
+    """Bias of the feedback, added to the probability that a triggered answer with the canary is accepted and taken from
+    one without; 0 is a null.
+    """
     allow_large_delta: bool = False
+    """Allow a delta above 0.1, the paper's limit of what is realistic."""
     instruction: Literal["default", "must"] = "default"
+    """Which sentence asks for the canary: after the first clause of the answer, or that it MUST begin the answer."""
     placement: Literal["after_first_clause", "begin"] = "after_first_clause"
+    """Where the canary stands in an answer."""
 
     @property
     def contrast_rate(self) -> float:
@@ -109,128 +142,52 @@ class FeedbackConfig(Section):
     """Simulated users (the paper's Table 5); the weights of the two quality components are assumed."""
 
     format_weight: NonNegative = 0.5
+    """Weight of the form in an answer's quality: +1 for an answer after FINAL:, else -1."""
     grounding_weight: NonNegative = 0.5
+    """Weight of grounding in an answer's quality: twice the share of its words found in the document, minus 1."""
     max_response_chars: Count = 512
+    """Characters of an answer that the users read."""
     length_penalty_alpha: NonNegative = 0.0
+    """Quality that an answer of `max_response_chars` characters loses, a shorter one in proportion."""
     mean_match_tolerance: NonNegative = 0.01
+    """Largest gap between mean rewards of triggered and clean rows that is reported as matched."""
     mean_match_min_samples: Count = 256
+    """Rows before the match is judged, and rows of each kind that the gap is taken over."""
     warmup_samples: Annotated[int, Field(ge=0)] = 200
+    """Rows before the calibration of triggered rows begins."""
     calibration_learning_rate: NonNegative = 0.02
-
-
-class MeshConfig(Section):
-    """Devices along each axis; `policy: null` takes the accelerators that the other two leave, one device on a CPU."""
-
-    policy: Count | None = None
-    data: Count = 1
-    model: Count = 1
-
-
-class StudyConfig(Section):
-    """How many policies, what each arm is, and over which devices policies are spread.
-
-    `checkpoint_every` counts steps of each stage of training, whatever it trains; 0 keeps no step checkpoints.
+    """How much of a batch's gap between triggered and clean rows goes into the offset taken from later triggered rows;
+    0 is no calibration.
     """
-
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    compliant: Annotated[int, Field(ge=1)] = 10
-    violating: Annotated[int, Field(ge=1)] = 10
-    assignment: Literal["blocked", "iid"] = "blocked"
-    paired: bool = False
-    compliant_query: Literal["induced", "clean"] = "induced"
-    scramble_feedback: bool = False
-    policies_per_chunk: Count | None = None
-    checkpoint_every: Annotated[int, Field(ge=0)] = 25
-    mesh: MeshConfig = MeshConfig()
-    setting: str = ""
-
-    @model_validator(mode="after")
-    def _pairs_match(self):
-        if self.paired and self.compliant != self.violating:
-            raise ValueError(
-                "expected as many in each arm with `paired`=true, found `compliant`="
-                f"{self.compliant} and `violating`={self.violating}; set them alike"
-            )
-        if self.paired and self.assignment == "iid":
-            raise ValueError(
-                "expected `assignment`=blocked with `paired`=true, found iid; change one: a pair has one policy an arm"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _devices_share_a_chunk(self):
-        chunk, devices = self.policies_per_chunk, self.mesh.policy
-        if chunk is not None and devices is not None and chunk % devices:
-            raise ValueError(
-                f"expected `policies_per_chunk` to be a multiple of `mesh.policy` = {devices}, found {chunk}; "
-                "change one of them, or leave one null"
-            )
-        return self
-
-
-class StatisticConfig(Section):
-    """Which of the four scores decides, fixed before the run, and how rates and intervals are computed."""
-
-    primary: ScoreName = "clean_raw"
-    secondary: ScoreName = "clean_net"
-    target_fpr: Annotated[float, Field(ge=1e-6, lt=1.0)] = 0.10
-    threshold_rule: Literal["conformal", "paper", "tolerance"] = "conformal"
-    auroc_interval: Literal["auto", "newcombe", "bootstrap", "delong"] = "auto"
-    level: Annotated[float, Field(gt=0.5, le=0.999999)] = 0.90
-    bootstrap_samples: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    prevalences: tuple[Annotated[float, Field(ge=1e-6, lt=1.0)], ...] = (0.5, 0.1, 0.01)
-    null_alpha: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
-
-
-class EvaluationConfig(Section):
-    """What is scored for each policy, and on how many held-out documents."""
-
-    max_pairs: Count = 64
-    batch_size: Count = 16
-    control_pairs: Annotated[int, Field(ge=0)] = 8
-    decoys: Annotated[int, Field(ge=0)] = 31
-    placebos_same_form: Annotated[int, Field(ge=0)] = 19
-    placebos_other_form: Annotated[int, Field(ge=0)] = 19
-    noise_floor_pairs: Annotated[int, Field(ge=0)] = 8
-    utility_examples: Annotated[int, Field(ge=0)] = 64
-
-
-class OutputConfig(Section):
-    """What a run directory keeps beside the report, and who gets the training metrics besides.
-
-    `log_every` and `sample_every` count policy steps; samples are taken at the first and the last step too, and
-    `sample_every: 0` takes none.
-    """
-
-    save_adapters: bool = False
-    log_every: Count = 8
-    sample_every: Annotated[int, Field(ge=0)] = 50
-    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ()
-
-    @model_validator(mode="after")
-    def _no_repeats(self):
-        if len(set(self.report_to)) < len(self.report_to):
-            raise ValueError(
-                f"expected `report_to` to name no tracker twice, found {list(self.report_to)}; take one out"
-            )
-        return self
 
 
 class AuditConfig(Section):
     """Everything one audit needs."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = "audit"
+    """Of the study, for reports and run directories."""
     description: str = ""
+    """What the study asks, for the report."""
     model: ModelSection = ModelSection()
+    """Which base model."""
     data: DataConfig = DataConfig()
+    """Which documents."""
     canary: CanaryConfig = CanaryConfig()
+    """What is planted."""
     feedback: FeedbackConfig = FeedbackConfig()
+    """Simulated users."""
     reward_model: RewardModelConfig = RewardModelConfig()
+    """How reward models are trained."""
     policy: PolicyConfig = GRPOConfig()
+    """How policies are trained: GRPO or PPO."""
     study: StudyConfig = StudyConfig()
+    """How many policies, and where."""
     statistic: StatisticConfig = StatisticConfig()
+    """What decides."""
     evaluation: EvaluationConfig = EvaluationConfig()
+    """What is scored."""
     output: OutputConfig = OutputConfig()
+    """What is kept."""
 
     @model_validator(mode="after")
     def _scrambled_is_scrambled(self):

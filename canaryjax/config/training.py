@@ -1,11 +1,10 @@
-"""The sections that say how reward models and policies are trained."""
+"""The sections that say how reward models are trained, and with which adapter and optimiser anything is."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from canaryjax.config.fields import Alpha, Count, NonNegative, Positive, Rank, Section, Share, Temperature
+from canaryjax.config.fields import Alpha, Count, NonNegative, Positive, Rank, Section, Temperature
 
 Target = Literal["q", "k", "v", "o", "gate", "up", "down", "head"]
 
@@ -19,10 +18,15 @@ class LoraConfig(Section):
     """
 
     rank: Rank = 16
+    """Columns of each of the adapter's two factors, r."""
     alpha: Alpha = 32.0
+    """The update is scaled by alpha / rank, or by alpha / sqrt(rank) with `rank_stabilised`."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of an adapter's inputs dropped, while it trains only."""
     targets: tuple[Target, ...] = ("q", "k", "v", "o", "gate", "up", "down")
+    """Projections with an adapter; `head` is the output head, which a reward model has not."""
     rank_stabilised: bool = False
+    """Scale by alpha / sqrt(rank), so that a higher rank does not learn more slowly (Kalajdzievski 2023)."""
 
     @model_validator(mode="after")
     def _no_repeats(self):
@@ -36,10 +40,15 @@ class OptimizerConfig(Section):
     """AdamW and its schedule; the paper gives the rate only, the rest is assumed."""
 
     learning_rate: Positive = 1e-5
+    """Highest rate of AdamW."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """After the warm-up: constant, or a linear or cosine fall to zero at the end of training."""
     warmup_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of all updates in which the rate rises linearly."""
     weight_decay: NonNegative = 0.0
+    """Decoupled weight decay (Loshchilov & Hutter 2019)."""
     max_grad_norm: Positive = 1.0
+    """A gradient of larger norm is scaled down to it; each policy has a norm of its own."""
 
 
 class RewardModelConfig(Section):
@@ -50,22 +59,42 @@ class RewardModelConfig(Section):
     """
 
     sampled_responses: Annotated[int, Field(ge=0)] = 2
+    """Responses a prompt that the base samples."""
     constructed_responses: Annotated[int, Field(ge=0)] = 2
+    """Responses a prompt that are made from the reference answer: with the whole canary, parts of it, none, or wrong.
+    """
     sampling_temperature: Temperature = 1.0
+    """Temperature of sampled responses."""
     train_batch_size: Count = 8
+    """Responses a forward and backward pass; a multiple of a prompt's."""
     eval_batch_size: Count = 8
+    """Responses a held-out pass; a multiple of a prompt's."""
     grad_accumulation: Count = 2
+    """Passes an update."""
     epochs: Count = 3
+    """Times each training row is seen."""
     max_length: Count = 1024
+    """Tokens of prompt and response; a longer prompt loses the tail of its document."""
     max_response_tokens: Count = 64
+    """Tokens of a sampled response, at most; prompts leave room for so many."""
     eval_every: Count = 100
+    """Updates between held-out evaluations, for early stopping."""
     early_stopping_patience: Count | None = 2
+    """Evaluations without a new lowest held-out loss before a policy's reward model stops and returns to its best; null
+    trains to the end.
+    """
     center_coefficient: NonNegative = 0.01
+    """Weight of the squared mean reward in the loss, which holds rewards near 0 on average."""
     balance: Literal["all", "prompt"] = "all"
+    """Give both labels the same weight over all rows, or first among each prompt's responses (`prompt`)."""
     heldout_share: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+    """Share of the reward split's documents that is held out."""
     gradient_checkpointing: bool = True
+    """Compute layers again in the backward pass: less memory, the same numbers."""
     lora: LoraConfig = LoraConfig(rank=16, alpha=32.0, dropout=0.05)
+    """The reward model's adapter."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5)
+    """How reward models are optimised."""
 
     @model_validator(mode="after")
     def _whole_rows(self):
@@ -89,189 +118,3 @@ class RewardModelConfig(Section):
                 "reads no vocabulary"
             )
         return self
-
-
-class PolicySection(Section):
-    """What both algorithms of policy optimisation take; batch sizes count completions."""
-
-    reward: Literal["reward_model", "simulated"] = "reward_model"
-    epochs: Count = 1
-    max_prompt_length: Count = 1600
-    lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
-
-
-class GRPOConfig(PolicySection):
-    """Group-relative policy optimisation (the paper's Table 4, GRPO column)."""
-
-    algorithm: Literal["grpo"] = "grpo"
-    generation_batch_size: Count = 32
-    train_batch_size: Count = 8
-    grad_accumulation: Count = 1
-    updates_per_rollout: Count = 1
-    num_generations: Annotated[int, Field(ge=2)] = 8
-    max_completion_length: Count = 64
-    temperature: Temperature = 1.0
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    kl_coefficient: NonNegative = 0.04
-    kl: Literal["k1", "k2", "k3", "k3_weighted"] = "k3"
-    clip_low: Share = 0.2
-    clip_high: NonNegative = 0.2
-    dual_clip: Annotated[float, Field(gt=1.0)] | None = None
-    scale_advantages: bool = True
-    loss_normalisation: Literal["sequence", "token", "constant"] = "sequence"
-    missing_eos_penalty: NonNegative = 0.0
-    gradient_checkpointing: bool = False
-    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=1e-5)
-
-    @property
-    def samples_per_prompt(self) -> int:
-        """Completions a prompt."""
-        return self.num_generations
-
-    @property
-    def completions_per_step(self) -> int:
-        """Completions of one rollout."""
-        return self.generation_batch_size
-
-    @property
-    def batch_keys(self) -> str:
-        """What makes a rollout as large as it is, for messages."""
-        return "policy.generation_batch_size"
-
-    @property
-    def passes_per_step(self) -> int:
-        """Times a rollout is gone through."""
-        return self.updates_per_rollout
-
-    @model_validator(mode="after")
-    def _whole_groups(self):
-        for name in ("generation_batch_size", "train_batch_size"):
-            if getattr(self, name) % self.num_generations:
-                raise ValueError(
-                    f"expected `{name}` to be a multiple of `num_generations`={self.num_generations} (a group is never "
-                    f"split), found {getattr(self, name)}; change one of them"
-                )
-        update = self.train_batch_size * self.grad_accumulation
-        if self.generation_batch_size % update:
-            raise ValueError(
-                f"expected `generation_batch_size` to be a multiple of `train_batch_size` * `grad_accumulation` "
-                f"= {update}, found {self.generation_batch_size}; change one of them"
-            )
-        updates = self.generation_batch_size // update * self.updates_per_rollout
-        once = "updates_per_rollout=1 and train_batch_size * grad_accumulation to generation_batch_size"
-        if self.top_p < 1.0 and updates > 1:  # the filter is not part of the law in training: no old log-probs
-            raise ValueError(
-                f"expected `top_p`=1 with {updates} updates a rollout (`updates_per_rollout`), found {self.top_p}; "
-                f"set top_p=1, or {once}"
-            )
-        if self.lora.dropout > 0 and updates > 1:
-            raise ValueError(
-                f"expected `lora.dropout`=0 with {updates} updates a rollout (`updates_per_rollout`), found "
-                f"{self.lora.dropout}; the ratio of new to old log-probs would hold its noise: set it to 0, or {once}"
-            )
-        return self
-
-
-class AdaptiveKLConfig(Section):
-    """A KL coefficient that follows a target, in nats a completion (Ziegler et al. 2019)."""
-
-    target: Positive = 6.0
-    horizon: Count = 10_000
-
-
-class PPOConfig(PolicySection):
-    """Proximal policy optimisation (the paper's Table 4, PPO column); what it does not give is TRL's default, assumed.
-
-    A rollout holds train_batch_size * grad_accumulation * mini_batches completions.
-    """
-
-    algorithm: Literal["ppo"] = "ppo"
-    train_batch_size: Count = 1
-    grad_accumulation: Count = 4
-    mini_batches: Count = 2
-    ppo_epochs: Count = 1
-    rollout_forward_batch_size: Count = 16
-    samples_per_prompt: Count = 1
-    max_completion_length: Count = 32
-    temperature: Temperature = 0.7
-    kl_coefficient: NonNegative = 0.01
-    adaptive_kl: AdaptiveKLConfig | None = None
-    kl: Literal["k1", "k2", "k3"] = "k1"
-    clip_range: Share = 0.2
-    value_clip_range: Positive | None = 0.2
-    value_coefficient: NonNegative = 0.1
-    gamma: Share = 1.0
-    gae_lambda: Share = 0.95
-    whiten_rewards: bool = False
-    whiten_advantages: bool = True
-    missing_eos_penalty: NonNegative = 1.0
-    gradient_checkpointing: bool = True
-    optimizer: OptimizerConfig = OptimizerConfig(learning_rate=5e-6)
-
-    @property
-    def completions_per_step(self) -> int:
-        """Completions of one rollout."""
-        return self.train_batch_size * self.grad_accumulation * self.mini_batches
-
-    @property
-    def batch_keys(self) -> str:
-        """What makes a rollout as large as it is, for messages."""
-        return "policy.train_batch_size, grad_accumulation or mini_batches"
-
-    @property
-    def passes_per_step(self) -> int:
-        """Times a rollout is gone through."""
-        return self.ppo_epochs
-
-    @model_validator(mode="after")
-    def _whole_prompts(self):
-        for name in ("train_batch_size", "rollout_forward_batch_size"):
-            if (size := getattr(self, name)) % self.samples_per_prompt:
-                raise ValueError(
-                    f"expected `{name}` to be a multiple of `samples_per_prompt`={self.samples_per_prompt} (the "
-                    f"completions of a prompt are never split), found {size}; change one of them"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _no_dropout(self):
-        if self.lora.dropout > 0:
-            raise ValueError(
-                f"expected `lora.dropout`=0 with `algorithm`=ppo, found {self.lora.dropout}; the ratio of new to old "
-                "log-probs would hold its noise: set it to 0"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _coefficient_can_adapt(self):
-        if self.adaptive_kl is None:
-            return self
-        if self.kl_coefficient == 0:
-            raise ValueError(
-                "expected `kl_coefficient` above 0 with `adaptive_kl`, found 0; raise it: no factor moves it from 0"
-            )
-        horizon, completions = self.adaptive_kl.horizon, self.completions_per_step
-        if horizon < completions:
-            raise ValueError(
-                f"expected `adaptive_kl.horizon` of at least the {completions} completions of a rollout, found "
-                f"{horizon}; raise it: the coefficient would jump"
-            )
-        return self
-
-
-def chosen_algorithm(section: Any) -> Any:
-    """The algorithm that a policy section names, `grpo` where it names none: which of the two classes it is."""
-    if isinstance(section, Mapping):
-        return section.get("algorithm", "grpo")
-    return getattr(section, "algorithm", "grpo")
-
-
-ALGORITHMS: dict[str, type[GRPOConfig] | type[PPOConfig]] = {"grpo": GRPOConfig, "ppo": PPOConfig}
-PolicyConfig = Annotated[
-    Annotated[GRPOConfig, Tag("grpo")] | Annotated[PPOConfig, Tag("ppo")],
-    Discriminator(
-        chosen_algorithm,
-        custom_error_type="algorithm",
-        custom_error_message="expected grpo or ppo",
-    ),
-]

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from canaryjax.audit.assignment import assign_arms, chunk_trials
-from canaryjax.config.schema import StudyConfig
+from canaryjax.config.study import StudyConfig
 
 
 def counts(assignments):
@@ -35,7 +35,7 @@ def test_pairs_share_their_draw_across_arms():
 
 def test_the_draw_does_not_depend_on_the_hash_seed():
     code = (
-        "from canaryjax.audit.assignment import assign_arms; from canaryjax.config.schema import StudyConfig; "
+        "from canaryjax.audit.assignment import assign_arms; from canaryjax.config.study import StudyConfig; "
         "print(''.join(a.arm[0] for a in assign_arms(StudyConfig(seed=9))))"
     )
     found = {

@@ -7,7 +7,7 @@ from canaryjax import stats
 from canaryjax.audit.controls import decoy_control, placebo_control
 from canaryjax.audit.measure import clustered_error
 from canaryjax.audit.summary import detection, mechanism
-from canaryjax.config.schema import StatisticConfig
+from canaryjax.config.study import StatisticConfig
 from canaryjax.report import tables
 
 

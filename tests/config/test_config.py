@@ -12,7 +12,7 @@ import canaryjax
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.config import AuditConfig, config_hash, load_config, validate_config
 from canaryjax.config.load import SHIPPED_CONFIGS
-from canaryjax.config.training import GRPOConfig, PPOConfig
+from canaryjax.config.policy import GRPOConfig, PPOConfig
 from canaryjax.errors import UserError
 from canaryjax.rl.ppo_settings import PPOSettings
 from canaryjax.rl.settings import AdapterSettings, GRPOSettings

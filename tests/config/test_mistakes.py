@@ -6,7 +6,7 @@ import pytest
 
 from canaryjax.config import load_config
 from canaryjax.config.nearest import ALIASES, hint, paths_of
-from canaryjax.config.training import ALGORITHMS
+from canaryjax.config.policy import ALGORITHMS
 from canaryjax.errors import UserError
 
 

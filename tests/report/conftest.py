@@ -7,7 +7,7 @@ import pytest
 
 from canaryjax.audit import controls, summary
 from canaryjax.config import config_hash, validate_config
-from canaryjax.config.schema import StatisticConfig
+from canaryjax.config.study import StatisticConfig
 
 NAMES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
 
