@@ -22,8 +22,8 @@ def start(environment: dict[str, str], out: Path, cases: list, process: str | No
     return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def finish(processes: list[subprocess.Popen], seconds: float) -> None:
-    """Waits for all; one that fails or takes too long ends the others."""
+def finish(processes: list[subprocess.Popen], seconds: float) -> list[str]:
+    """Waits for all and gives what each said; one that fails or takes too long ends the others."""
     said = []
     try:
         for process in processes:
@@ -33,6 +33,7 @@ def finish(processes: list[subprocess.Popen], seconds: float) -> None:
             process.kill()
             process.wait()
     assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)[-4000:]
+    return said
 
 
 class Found:
