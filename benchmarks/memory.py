@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from harness.command import parse, run_script
 from harness.record import environment, finish, result
+from harness.shape import DEFAULT
 
 VOCABULARIES = (32_768, 65_536, 131_072, 262_144)
 COMPLETIONS = (16, 64, 256)
@@ -12,8 +13,14 @@ GROUPS = (1, 8, 32)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Plans every size and returns the exit status; nothing is run, so that a laptop can ask about a large model."""
-    options = parse(__doc__, (), arguments)
+    """Plans every size and returns the exit status; nothing is run, so that a laptop can ask about a large model.
+
+    A size that is given is kept while the others vary.
+    """
+    usual = {
+        name: f"where it is not itself varied, {getattr(DEFAULT, name)}" for name in ("vocab", "completion", "group")
+    }
+    options = parse(__doc__, (), arguments, usual=usual, timed=False)
     from sides.planned_memory import planned_bytes
 
     shape, few = options.shape, 2 if options.tiny else None

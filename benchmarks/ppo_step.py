@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.command import parse, run_script
+from harness.command import in_turn, parse, run_script
 from harness.contest import Peer, contest
 from harness.record import finish
 from harness.shape import Shape
@@ -21,7 +21,7 @@ TABLE_4 = Shape(completion=32)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark, with one completion a prompt and with G, and returns the exit status."""
-    options = parse(__doc__, ("transformers", "trl"), arguments, TABLE_4)
+    options = parse(__doc__, ("transformers", "trl"), arguments, TABLE_4, usual={"group": in_turn((1, COMPLETIONS))})
     completions = 4 if options.tiny else COMPLETIONS
     groups = [options.shape.group] if "group" in options.changed else [1, completions]
     records = []

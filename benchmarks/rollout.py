@@ -4,14 +4,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.command import parse, run_script
+from harness.command import WITHOUT_ADAPTER, parse, run_script
 from harness.contest import Peer, contest
 from harness.record import finish
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark and returns the exit status."""
-    options = parse(__doc__, ("transformers",), arguments)
+    options = parse(__doc__, ("transformers",), arguments, sizes=WITHOUT_ADAPTER)
     from harness.model import random_ids, write_model
     from sides.our_rollout import OurRollout
 

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.command import parse, run_script
+from harness.command import WITHOUT_ADAPTER, in_turn, parse, run_script
 from harness.contest import Peer, contest
 from harness.record import finish
 from harness.shape import Shape
@@ -18,7 +18,8 @@ TINY_VOCABULARIES = (211, 307)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark at each vocabulary size, or at the one given, and returns the exit status."""
-    options = parse(__doc__, ("transformers",), arguments, Shape(completion=CANARY_TOKENS))
+    shape, said = Shape(completion=CANARY_TOKENS), {"vocab": in_turn(VOCABULARIES)}
+    options = parse(__doc__, ("transformers",), arguments, shape, WITHOUT_ADAPTER, usual=said)
     usual = TINY_VOCABULARIES if options.tiny else VOCABULARIES
     vocabularies = [options.shape.vocab] if "vocab" in options.changed else usual
     records = []

@@ -23,7 +23,7 @@ TINY = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the audit twice, each in a fresh process, and returns the exit status."""
-    options = parse(__doc__, (), arguments, sizes=())
+    options = parse(__doc__, (), arguments, sizes=(), timed=False)
     with tempfile.TemporaryDirectory() as folder:
         first = _audit(Path(folder), "first", options.tiny)
         second = _audit(Path(folder), "second", options.tiny)

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +14,20 @@ from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 from harness.shape import DEFAULT, TINY, Shape
 
-SIZES = tuple(field.name for field in dataclasses.fields(Shape))
+SIZES = {  # of a Shape, as `--help` says them
+    "context": "tokens of a prompt",
+    "completion": "tokens of a completion",
+    "group": "completions of a prompt",
+    "width": "width of the model",
+    "layers": "its layers",
+    "heads": "its query heads",
+    "kv_heads": "its key and value heads",
+    "head": "size of one head",
+    "ff": "width of its feed-forward layers",
+    "vocab": "entries of its vocabulary",
+    "rank": "rank of the LoRA adapter",
+}
+WITHOUT_ADAPTER = tuple(name for name in SIZES if name != "rank")
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,8 +66,10 @@ def parse(
     peers: Sequence[str],
     arguments: Sequence[str] | None,
     defaults: Shape = DEFAULT,
-    sizes: Sequence[str] = SIZES,
+    sizes: Sequence[str] = tuple(SIZES),
     models: Sequence[str] = (),
+    usual: Mapping[str, str] | None = None,
+    timed: bool = True,
 ) -> Options:
     """Reads the command line, and makes sure that the results can be written.
 
@@ -65,6 +80,8 @@ def parse(
       defaults: Sizes where neither `--tiny` nor an option says otherwise.
       sizes: Names of those that have an option.
       models: Names of which the first word must be one, where the benchmark has a choice.
+      usual: What `--help` says of a size's default where it is not one number.
+      timed: Whether something is timed so often as `--repeats` says.
 
     Raises:
       UserError: A word is none of these, or the file for the results cannot be written.
@@ -72,13 +89,27 @@ def parse(
     parser = Parser(description=description)
     if models:
         parser.add_argument("model", metavar="MODEL", choices=models, help=f"among {', '.join(models)}")
-    parser.add_argument("--against", default="", metavar="PEER[,PEER]", help=f"among {', '.join(peers) or 'none'}")
+    parser.set_defaults(against="", repeats=None)
+    if peers:
+        peer_help = f"peers to time in the same run, among {', '.join(peers)}; ours alone by default"
+        parser.add_argument("--against", metavar="PEER[,PEER]", help=peer_help)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too, one object a line")
-    parser.add_argument("--repeats", type=_count, help="timed runs of each side, of which the median is taken")
-    parser.add_argument("--threads", type=_count, help="cores to use; all that this process may use by default")
-    parser.add_argument("--tiny", action="store_true", help="sizes for a smoke test")
+    if timed:
+        repeats_help = "timed runs of each side, of which the median is taken; 3 by default, 1 with --tiny"
+        parser.add_argument("--repeats", type=_count, metavar="N", help=repeats_help)
+    parser.add_argument(
+        "--threads", type=_count, metavar="N", help="cores to use; all that this process may use by default"
+    )
+    parser.add_argument(
+        "--tiny",
+        action="store_true",
+        help="see in a minute whether everything runs, at sizes that say nothing of speed",
+    )
     for size in sizes:
-        parser.add_argument(f"--{size.replace('_', '-')}", type=_count, help=f"instead of {getattr(defaults, size)}")
+        default = (usual or {}).get(size, getattr(defaults, size))
+        parser.add_argument(
+            f"--{size.replace('_', '-')}", type=_count, metavar="N", help=f"{SIZES[size]}; {default} by default"
+        )
     given = parser.parse_args(arguments)
     against = tuple(name for name in given.against.split(",") if name)
     unknown = sorted(set(against) - set(peers))
@@ -100,6 +131,15 @@ def parse(
         changed=tuple(changed),
         model=given.model if models else None,
     )
+
+
+def in_turn(sizes: Sequence[int]) -> str:
+    """Several sizes, as `--help` names them.
+
+    >>> in_turn([1, 8])
+    '1, 8 in turn'
+    """
+    return f"{', '.join(map(str, sizes))} in turn"
 
 
 def check_writable(file: Path) -> None:

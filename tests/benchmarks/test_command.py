@@ -1,5 +1,6 @@
 """The command lines: a mistake is one line and status 2, and is found before anything is timed."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -7,15 +8,19 @@ import signal
 import pytest
 
 import gpu_check
+import grpo_step
 import large_model
 import memory
 import policies
+import ppo_step
 import rollout
+import scoring
 import study
 import table
 from canaryjax.cli.stop import SIGNALS
 from canaryjax.errors import UserError
-from harness.command import check_writable, parse, run_script
+from harness.command import SIZES, check_writable, parse, run_script
+from harness.shape import Shape
 
 TOO_LONG = "x" * 300  # for a name in any file system, and for root too
 
@@ -88,6 +93,33 @@ def test_help_is_help(capsys, main, said):
         main(["--help"])
     assert end.value.code == 0
     assert said in capsys.readouterr().out
+
+
+def _helped(capsys, main):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_help_says_what_each_size_is_and_what_it_is_by_default(capsys):
+    assert [field.name for field in dataclasses.fields(Shape)] == list(SIZES)
+    assert "--context N tokens of a prompt; 1600 by default" in _helped(capsys, grpo_step.main)
+    # Once "instead of 8192" and "instead of 8", while three and two are run.
+    assert "vocabulary; 8192, 151936, 256000 in turn by default" in _helped(capsys, scoring.main)
+    assert "vocabulary; where it is not itself varied, 8192 by default" in _helped(capsys, memory.main)
+    assert "completions of a prompt; 1, 8 in turn by default" in _helped(capsys, ppo_step.main)
+
+
+def test_help_names_no_option_that_does_nothing(capsys):
+    # Once `--against` took peers "among none", and a rank changed nothing where no adapter is.
+    for main, absent in (
+        (memory.main, ("--against", "--repeats")),
+        (study.main, ("--against", "--repeats")),
+        (rollout.main, ("--rank",)),
+        (scoring.main, ("--rank",)),
+    ):
+        said = _helped(capsys, main)
+        assert not [option for option in absent if option in said]
 
 
 def test_a_stop_is_one_line_and_status_1(ended):
