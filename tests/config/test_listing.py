@@ -1,6 +1,7 @@
 """`canaryjax keys`: every key of the schema is listed, with words, and with the range that the schema keeps."""
 
 import re
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -118,3 +119,9 @@ def test_an_unknown_prefix_is_one_line(capsys, wrong, meant):
     status, out, err = _printed(capsys, wrong)
     assert (status, out) == (2, "")
     assert err == (f"canaryjax: error: expected a config key or a section, found {wrong!r}; did you mean {meant!r}?\n")
+
+
+def test_the_readme_shows_real_lines(capsys):
+    text = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
+    (shown,) = re.findall(r"```\n(policy\.clip_high = .*?)```", text, re.S)
+    assert shown in _printed(capsys, "policy")[1]
