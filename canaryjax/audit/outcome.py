@@ -223,11 +223,6 @@ def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, An
             "the violating arm is rewarded by simulated users and the compliant arm by a reward model: the arms differ "
             "in more than their documents"
         )
-    if config.policy.kl_coefficient == 0:
-        found.append(
-            "policy.kl_coefficient is 0, so the reference model was not run and no KL to it was measured: how far the "
-            "policies drifted, and whether the arms drifted alike, is not known"
-        )
     found += [f"trial {r['trial']} is invalid and left out: {r['reason']}" for r in records if not r["valid"]]
     if report["data"]["invalid_pairs"]:
         found.append(f"{report['data']['invalid_pairs']} pairs have log-probs that are not finite and are left out")
@@ -267,11 +262,21 @@ def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, An
     clean = report["exploration"]["clean"]["rate"]
     if clean is not None and clean > TOO_RARE:
         found.append(f"the base writes the canary in {clean:.1%} of answers without instruction: it is too common")
-    if config.canary.rate > 0 and config.canary.delta > 0 and not config.study.scramble_feedback:
-        drift = [[k for k in report["arms"][arm]["kl"] if k is not None] for arm in ARMS]
-        if all(drift) and max(map(np.mean, drift)) > 3 * min(map(np.mean, drift)):
-            found.append(
-                f"the arms drift by different amounts (mean KL {np.mean(drift[0]):.3f} nats a token compliant, "
-                f"{np.mean(drift[1]):.3f} violating): their scores differ in spread for that reason too"
-            )
-    return found
+    return [*found, *_drift_warnings(config, report)]
+
+
+def _drift_warnings(config: AuditConfig, report: dict[str, Any]) -> list[str]:
+    if config.policy.kl_coefficient == 0:
+        return [
+            "policy.kl_coefficient is 0, so the reference model was not run and no KL to it was measured: how far the "
+            "policies drifted, and whether the arms drifted alike, is not known"
+        ]
+    if config.canary.rate == 0 or config.canary.delta == 0 or config.study.scramble_feedback:
+        return []
+    drift = [[k for k in report["arms"][arm]["kl"] if k is not None] for arm in ARMS]
+    if not all(drift) or max(map(np.mean, drift)) <= 3 * min(map(np.mean, drift)):
+        return []
+    return [
+        f"the arms drift by different amounts (mean KL {np.mean(drift[0]):.3f} nats a token compliant, "
+        f"{np.mean(drift[1]):.3f} violating): their scores differ in spread for that reason too"
+    ]
