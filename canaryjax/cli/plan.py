@@ -43,7 +43,7 @@ def missing(config: "AuditConfig") -> list[str]:
     found = []
     if not model_location(config.model.path).exists():
         found.append(f"the model {config.model.path} (model.path); its shape is taken from its name")
-    if config.data.kind != "embedded" and not os.path.isfile(config.data.path or ""):
+    if config.data.kind != "embedded" and not os.path.exists(config.data.path or ""):
         found.append(f"the documents {config.data.path} (data.path); as many as data.documents are taken")
     return found
 
@@ -114,7 +114,7 @@ def study_examples(config: "AuditConfig") -> "Loaded | None":
     from canaryjax.data.loaders import load_examples
     from canaryjax.embedded.corpus import generate_examples
 
-    if config.data.kind != "embedded" and not os.path.isfile(config.data.path or ""):
+    if config.data.kind != "embedded" and not os.path.exists(config.data.path or ""):
         return None
     return reserve_warm_start(config, load_examples(config.data, config.study.seed, generate_examples))
 
@@ -130,8 +130,6 @@ def study_material(config: "AuditConfig", loaded: "Loaded | None") -> "Material"
         shares = (data.rm_share, 1.0 - data.rm_share - data.eval_share, data.eval_share)
         split_documents(examples, config.study.seed, "plan", shares)  # for what it refuses
         return Material(len({e.document_id for e in examples}), len(examples), len(warm))
-    if os.path.isdir(data.path or ""):
-        raise UserError(f"expected a data file at {data.path}, found a directory; check data.path")
     if data.documents is None:
         raise UserError(f"expected data.documents, or a file at data.path, found {data.path!r}; set one")
     if data.documents <= wanted:

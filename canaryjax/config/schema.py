@@ -16,6 +16,7 @@ from canaryjax.config.study import EvaluationConfig, OutputConfig, StatisticConf
 from canaryjax.config.training import LoraConfig, OptimizerConfig, RewardModelConfig
 
 MOST_INVENTED = 20_000  # documents of the embedded corpus: half a minute's work, and half of the names it has
+LONGEST_TRANSCRIPT = 100_000  # words; four times the longest meeting of QMSum
 LARGEST_DELTA = 0.1  # the paper's realism limit on the bias strength
 
 
@@ -52,12 +53,14 @@ class ModelSection(Section):
 
 
 class DataConfig(Section):
-    """Which documents, and how prompts are cut to size."""
+    """Which documents, and how prompts are cut to size; from `index` on, keys are QMSum's."""
 
     kind: Literal["embedded", "jsonl", "repliqa", "qmsum", "fairytale"] = "embedded"
     """Where documents come from: invented ones (`embedded`), our own JSON lines, or a dataset's format."""
     path: FilePath | None = None
-    """The file of documents; null with `embedded` only."""
+    """A file of documents, a folder with splits, or a dataset of the Hugging Face hub; null with `embedded` only."""
+    split: Annotated[str, Field(pattern=r"^[\w.-]+(\+[\w.-]+)*$")] | None = None
+    """Splits of a folder or a dataset, joined by `+`; null takes the only one."""
     documents: Count | None = None
     """How many documents to use, drawn by the seed where the file has more; null takes all, 800 of the invented ones.
     """
@@ -71,6 +74,18 @@ class DataConfig(Section):
     """Share of the documents held out for scoring; what the two shares leave is what policies train on."""
     prompt_format: Literal["plain", "chat"] = "plain"
     """The prompt as it is, or as the user's turn of the tokenizer's chat template."""
+    index: FilePath | None = None
+    """QMSum's file of meeting names, a JSON list in the order of the records; null: meetings have numbers."""
+    qmsum_document: Literal["span", "transcript"] = "span"
+    """What the document of a specific QMSum query is: its gold span, or the beginning of the transcript."""
+    transcript_words: Annotated[int, Field(ge=1, le=LONGEST_TRANSCRIPT)] = 1000
+    """How many words of a QMSum transcript are used (assumed: they fit a prompt of 1600 tokens)."""
+    general_queries: bool = False
+    """Ask QMSum's queries on the whole meeting too."""
+    markup: Literal["strip", "keep"] = "strip"
+    """Tags such as `{vocalsound}` in QMSum's transcripts."""
+    qmsum_group: Literal["meeting", "series"] = "meeting"
+    """What a split of QMSum never cuts apart; a series needs `index`."""
 
     @model_validator(mode="after")
     def _shares_leave_room(self):
@@ -92,6 +107,22 @@ class DataConfig(Section):
             raise ValueError(
                 f"expected no `path` with `kind`=embedded, found {self.path!r}; set "
                 "data.kind=jsonl|repliqa|qmsum|fairytale to read it, or data.path=null"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_have_an_effect(self):
+        for name in ("index", "qmsum_document", "transcript_words", "general_queries", "markup", "qmsum_group"):
+            value = getattr(self, name)
+            if self.kind != "qmsum" and value != type(self).model_fields[name].default:
+                raise ValueError(f"expected {name} with data.kind=qmsum only, found {value!r}; leave data.{name} out")
+        if self.kind == "embedded" and self.split is not None:
+            raise ValueError(f"expected no split with data.kind=embedded, found {self.split!r}; leave data.split out")
+        transcripts = self.qmsum_document == "transcript" or self.general_queries
+        if transcripts and (self.max_document_words or LONGEST_TRANSCRIPT) < self.transcript_words:
+            raise ValueError(
+                f"expected max_document_words of at least transcript_words={self.transcript_words}, found "
+                f"{self.max_document_words}; longer documents are left out, so lower data.transcript_words"
             )
         return self
 

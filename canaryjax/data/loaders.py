@@ -1,10 +1,15 @@
 """From a data config to examples."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 
 from canaryjax.data.example import Example
-from canaryjax.data.formats import READERS
+from canaryjax.data.formats import READERS, one_line
+from canaryjax.data.qmsum import qmsum_examples
+from canaryjax.data.shards import read_parts
+from canaryjax.data.source import DataSource
 from canaryjax.errors import UserError
 from canaryjax.keys import host_rng
 
@@ -23,61 +28,64 @@ ENOUGH_TO_TELL = 1000
 Corpus = Callable[[int, int], list[dict[str, str]]]
 
 
-class DataSource(Protocol):
-    """The part of the config that says where examples come from; `canaryjax.config.schema.DataConfig` is one."""
+DUPLICATES = "duplicates_left_out"
+"""Counts examples left out because document, question and answer are those of one before."""
 
-    @property
-    def kind(self) -> str:
-        """`embedded`, or a key of `READERS`."""
 
-    @property
-    def path(self) -> str | None:
-        """The file, for every kind but `embedded`."""
+@dataclass(frozen=True)
+class Dataset:
+    """Examples in file order, and counts of what a reader of them should know (`DUPLICATES`, QMSum's `BEYOND_CUT`)."""
 
-    @property
-    def documents(self) -> int | None:
-        """How many documents to use; None means all."""
-
-    @property
-    def max_document_words(self) -> int | None:
-        """Documents with more words are left out; None means no limit."""
-
-    @property
-    def questions_per_document(self) -> int | None:
-        """The first so many questions of each document; None means all."""
+    examples: list[Example]
+    counts: dict[str, int]
 
 
 def load_examples(source: DataSource, seed: int = 0, corpus: Corpus | None = None) -> list[Example]:
+    """The examples of `load_dataset`, without its counts."""
+    return load_dataset(source, seed, corpus).examples
+
+
+def load_dataset(source: DataSource, seed: int = 0, corpus: Corpus | None = None) -> Dataset:
     """The examples a config asks for, in file order.
+
+    An example whose document, question and answer all repeat one before is left out and counted: its pair would count
+    twice. A question asked again with another answer stays.
 
     Arguments: `seed` draws the invented documents, or which of a file's documents are used when it holds more than
     `source.documents`; `corpus` makes the invented ones (`canaryjax.embedded.corpus.generate_examples`: the embedded
     model stands above the data layer, so it is passed in).
-    Raises UserError for anything wrong in the file, naming file and line; for duplicate ids; for too few documents.
+    Raises UserError for anything wrong in the file, naming file and line; for duplicate ids; for one text in two
+    groups, between which a split could leak; for too few documents.
     """
-    if source.kind == "embedded":
-        if corpus is None:
-            raise UserError(
-                "data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples"
-            )
-        wanted = source.documents or EMBEDDED_DOCUMENTS
-        if source.max_document_words is None:
-            return _unique(Example(**row) for row in corpus(seed, wanted))
-        return _short_enough(source, seed, corpus, wanted, source.max_document_words)
-    reader = READERS.get(source.kind)
-    if reader is None:
-        kinds = ", ".join(["embedded", *READERS])
+    counts: Counter[str] = Counter()
+    if source.kind != "embedded":
+        examples = _chosen(_unique(_read(source, counts), counts), source, seed)
+        return Dataset(examples, dict(counts))
+    if corpus is None:
+        raise UserError("data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples")
+    wanted = source.documents or EMBEDDED_DOCUMENTS
+    if source.max_document_words is None:
+        examples = _unique((Example(**row) for row in corpus(seed, wanted)), counts)
+    else:
+        examples = _short_enough(source, seed, corpus, wanted, source.max_document_words)
+    return Dataset(examples, dict(counts))
+
+
+def _read(source: DataSource, counts: Counter[str]) -> Iterator[Example]:
+    if source.kind == "qmsum":
+        return qmsum_examples(read_parts(source, ()), source, counts)
+    if source.kind not in READERS:
+        kinds = ", ".join(["embedded", "qmsum", *READERS])
         raise UserError(f"data.kind: expected one of {kinds}, found {source.kind!r}; choose one of them")
-    if source.path is None:
-        raise UserError(f"data.path: expected a file for data.kind={source.kind}, found none; give it")
-    return _chosen(_unique(reader(source.path)), source, seed)
+    reader = READERS[source.kind]
+    return reader.examples(chain.from_iterable(part.rows for part in read_parts(source, reader.columns)))
 
 
 def _short_enough(source: DataSource, seed: int, corpus: Corpus, wanted: int, limit: int) -> list[Example]:
     """Invented documents within the limit: more are made while too few are, since they cost little."""
     made = wanted * SPARE_DOCUMENTS
     while True:
-        examples = _unique(Example(**row) for row in corpus(seed, made))
+        examples = _unique((Example(**row) for row in corpus(seed, made)), Counter())
         short = sum(len(e.document.split()) <= limit for e in examples)
         if short >= wanted:
             return _chosen(examples, source, seed)[:wanted]
@@ -89,19 +97,35 @@ def _short_enough(source: DataSource, seed: int, corpus: Corpus, wanted: int, li
         made *= SPARE_DOCUMENTS
 
 
-def _unique(examples: Iterable[Example]) -> list[Example]:
+def _unique(examples: Iterable[Example], counts: Counter[str]) -> list[Example]:
+    """The examples without repeated ones; what one name or one text stands for must be one thing."""
     seen: dict[str, str] = {}
     texts: dict[str, str] = {}
+    first: dict[str, Example] = {}  # by text, where it was met
+    contents: set[tuple[str, str, str]] = set()
     found = []
     for number, example in enumerate(examples, start=1):
         place = example.place or f"example {number}"
+        if texts.setdefault(example.document_id, example.document) != example.document:
+            raise UserError(f"{place}: expected one text for document {example.document_id!r}, found two; rename one")
+        text = one_line(example.document)
+        before = first.setdefault(text, example)
+        if before.group != example.group:
+            raise UserError(
+                f"{place}: expected a document's text in one group, found that of {before.where} in group "
+                f"{before.group!r} again in group {example.group!r}: a split could train on it and score on it; give "
+                "both the same group, or remove one"
+            )
+        content = (text, example.question, example.answer)
+        if content in contents:
+            counts[DUPLICATES] += 1
+            continue
+        contents.add(content)
         if example.id in seen:
             raise UserError(
                 f"{place}: expected a different id for each example, found {example.id!r} as in {seen[example.id]}; "
                 "rename one"
             )
-        if texts.setdefault(example.document_id, example.document) != example.document:
-            raise UserError(f"{place}: expected one text for document {example.document_id!r}, found two; rename one")
         seen[example.id] = place
         found.append(example)
     if not found:
@@ -109,7 +133,7 @@ def _unique(examples: Iterable[Example]) -> list[Example]:
     return found
 
 
-def _chosen(examples: list[Example], source: Any, seed: int) -> list[Example]:
+def _chosen(examples: list[Example], source: DataSource, seed: int) -> list[Example]:
     limit = source.max_document_words
     if limit is not None:
         examples = [e for e in examples if len(e.document.split()) <= limit]

@@ -4,7 +4,7 @@ import gzip
 import json
 import unicodedata
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from canaryjax.errors import UserError
 
 # Letters and symbols to Unicode, and nothing to see: the Hangul fillers and the empty Braille cell.
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+_BATCH = 4096  # rows of a parquet file made into objects at a time
 
 
 def is_blank(text: str) -> bool:
@@ -49,17 +50,14 @@ class Row:
         return None if self.values.get(key) is None else self.text(key)
 
 
-def read_rows(path: str | Path) -> Iterator[Row]:
+def read_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
     """Rows of a ``.jsonl``, ``.jsonl.gz`` or ``.parquet`` file.
 
     Lines end at a line feed only (U+2028 inside a string is text); blank lines are passed over.
-    Raises UserError naming file and line: missing or empty file, not UTF-8, cut off, not JSON, not an object.
+    Arguments: `columns` that a parquet file must have; of JSON lines each is asked as it is read.
+    Raises UserError naming file and line: empty file, not UTF-8, cut off, not JSON, not an object, no such column.
     """
-    file = Path(path)
-    if not file.is_file():
-        found = "a directory" if file.is_dir() else "none"
-        raise UserError(f"expected a data file at {file}, found {found}; check data.path")
-    rows = _parquet_rows(file) if file.suffix == ".parquet" else _json_rows(file)
+    rows = _parquet_rows(file, columns) if file.suffix == ".parquet" else _json_rows(file)
     empty = True
     for row in rows:
         empty = False
@@ -104,7 +102,10 @@ def _unique_keys(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _bytes_of(file: Path) -> bytes:
-    data = file.read_bytes()
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: expected a readable file, found: {error.strerror}; check its permissions") from None
     if file.suffix != ".gz":
         return data
     try:
@@ -112,7 +113,7 @@ def _bytes_of(file: Path) -> bytes:
     except (EOFError, OSError, zlib.error) as error:
         raise UserError(
             f"{file}: expected a whole gzip file, found: {error}; the file may be cut off, copy it again"
-        ) from error
+        ) from None  # an OSError as its cause is taken for a full disk further up
 
 
 def _refuse_surrogates(values: dict[str, Any], place: str) -> None:
@@ -121,13 +122,30 @@ def _refuse_surrogates(values: dict[str, Any], place: str) -> None:
             raise UserError(f"{place}: expected Unicode text under {key!r}, found a lone surrogate; remove the escape")
 
 
-def _parquet_rows(file: Path) -> Iterator[Row]:
+def check_columns(present: Sequence[str], needed: Sequence[str], place: str) -> None:
+    """Raises UserError where a table lacks a column, naming it and those that it has."""
+    missing = [name for name in needed if name not in present]
+    if missing:
+        raise UserError(
+            f"{place}: expected the column {missing[0]!r}, found {', '.join(present) or 'none'}; check data.kind, or "
+            "rename a column"
+        )
+
+
+def _parquet_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     import pyarrow.lib
     import pyarrow.parquet
 
+    number = 0
     try:
-        table = pyarrow.parquet.read_table(file)
-    except (pyarrow.lib.ArrowException, OSError) as error:
-        raise UserError(f"{file}: expected a parquet file, found: {error}; copy it again") from error
-    for number, values in enumerate(table.to_pylist(), start=1):
-        yield Row(values, f"{file}, row {number}")
+        with pyarrow.parquet.ParquetFile(file) as table:
+            check_columns(table.schema_arrow.names, columns, str(file))
+            for batch in table.iter_batches(batch_size=_BATCH):
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(values, f"{file}, row {number}")
+    except (pyarrow.lib.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{file}: expected a whole parquet file, found: {' '.join(str(error).split())[:200]}; it may be cut off, "
+            "copy it again"
+        ) from None

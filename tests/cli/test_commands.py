@@ -36,7 +36,10 @@ def run(*words, cwd, program="canaryjax.audit", env=None):
         (["canary.rate", "quick"], "found 'canary.rate'; write canary.rate=VALUE to set it"),
         ([".canary=3"], "expected an override of the form key=value, found '.canary=3'"),
         (["--plan", "data.documents=1000000000"], "expected documents of at most 20000 with kind=embedded"),
-        (["--plan", "data.kind=jsonl", "data.path=taken"], "expected a data file at taken, found a directory; check"),
+        (
+            ["--plan", "data.kind=jsonl", "data.path=taken"],
+            "files in the folder taken, found notes.txt; check data.path",
+        ),
         (["--bad"], "No such option: --bad"),
         (["--plan", "--device", "abacus", "model.path=gemma-2b"], "found 'abacus'"),
         (["--plan", "model.path=unheard-of"], "found 'unheard-of'; set model.path"),

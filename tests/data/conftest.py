@@ -1,12 +1,16 @@
 """Tiny tokenizers and the real one at hand."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
+from canaryjax.config.schema import DataConfig
 from canaryjax.data.tokens import TextTokenizer
 
+DEFAULTS = {name: field.default for name, field in DataConfig.model_fields.items()} | {"questions_per_document": None}
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
@@ -62,3 +66,28 @@ def word_level():
     backend = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     return TextTokenizer(backend)
+
+
+@pytest.fixture(scope="session")
+def source():
+    """Builds a data source: every key as in the config, all questions of a document."""
+
+    def build(path=None, kind="jsonl", **more):
+        assert set(more) <= set(DEFAULTS)
+        return SimpleNamespace(**DEFAULTS | {"kind": kind, "path": None if path is None else str(path)} | more)
+
+    return build
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes rows (objects, or lines as they are) as JSON lines and gives the path."""
+
+    def write(*rows, name="rows.jsonl"):
+        lines = [row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows]
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+        return path
+
+    return write

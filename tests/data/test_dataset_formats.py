@@ -1,71 +1,90 @@
+"""Formats as their sources write them, whole files where they are at hand, and rows as odd as they come."""
+
 import gzip
 import json
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from canaryjax.config import load_config
-from canaryjax.data.formats import clean_answer, fairytale_examples, qmsum_examples, repliqa_examples
-from canaryjax.data.loaders import load_examples
+from canaryjax.data.formats import clean_answer
+from canaryjax.data.loaders import DUPLICATES, load_dataset, load_examples
 from canaryjax.errors import UserError
 
+ANSWERS = [
+    ("Wei", "Wei lives here."),
+    ("UNANSWERABLE", "NA"),
+    ("The answer is not found in the document.", "The answer is not found in the document."),
+]
 REPLIQA = [
     {
         "document_id": "kiq", "document_topic": "T", "document_path": "p", "document_extracted": "Wei lives here.",
-        "question_id": "kiq-q1", "question": "Who?", "answer": "Wei", "long_answer": "Wei lives here.",
-    },
-    {
-        "document_id": "kiq", "document_topic": "T", "document_path": "p", "document_extracted": "Wei lives here.",
-        "question_id": "kiq-q2", "question": "When?", "answer": "UNANSWERABLE", "long_answer": "NA",
-    },
-    {
-        "document_id": "kiq", "document_topic": "T", "document_path": "p", "document_extracted": "Wei lives here.",
-        "question_id": "kiq-q3", "question": "Why?", "answer": "The answer is not found in the document.",
-        "long_answer": "The answer is not found in the document.",
-    },
+        "question_id": f"kiq-q{number}", "question": f"What is {number}?", "answer": answer, "long_answer": long,
+    }
+    for number, (answer, long) in enumerate(ANSWERS, start=1)
 ]  # fmt: skip
-MEETING = {
-    "topic_list": [],
-    "general_query_list": [{"query": "Summarize the meeting", "answer": "All."}],
-    "specific_query_list": [
-        {"query": "What of B?", "answer": "B  spoke.", "relevant_text_span": [["1", "2"]]},
-        {"query": "What of B?", "answer": "Twice.", "relevant_text_span": [["0", "0"], ["3", "4"]]},
-    ],
-    "meeting_transcripts": [
-        {"speaker": "A", "content": "Zero {disfmarker}"},
-        {"speaker": "B", "content": "{vocalsound} One\u00a0and {pause} more"},
-        {"speaker": "C", "content": "Two"},
-        {"speaker": "D", "content": "{gap}"},
-        {"speaker": "E", "content": "Four"},
-    ],
-}
+ODD_DOCUMENT = {"document": "Rome is old.", "question": "What is old?", "answer": "Rome"}
+# What people write, and what must become of it: (row, document, question, answer).
+ODD_ROWS = [
+    ({"question": "What  is\n old?"}, "Rome is old.", "What is old?", "Rome"),
+    ({"document": "\n Rome\u00a0is old. \n\n"}, "Rome\u00a0is old.", "What is old?", "Rome"),
+    ({"document": "\u201cRome\u201d is old."}, "\u201cRome\u201d is old.", "What is old?", "Rome"),
+    ({"document": "<b>Rome</b> [1] {pause}"}, "<b>Rome</b> [1] {pause}", "What is old?", "Rome"),
+    ({"answer": "FINAL: FINAL: Rome"}, "Rome is old.", "What is old?", "FINAL: Rome"),
+    ({"answer": " unanswerable. "}, "Rome is old.", "What is old?", "Not found"),
+    ({"answer": "0"}, "Rome is old.", "What is old?", "0"),
+    ({"question": "?"}, "Rome is old.", "?", "Rome"),
+    ({"document": "\U0001f514"}, "\U0001f514", "What is old?", "Rome"),
+    ({"document": "\u202eRome", "unknown": [1, {"x": None}]}, "\u202eRome", "What is old?", "Rome"),
+    ({"id": None, "group": None, "document_id": None}, "Rome is old.", "What is old?", "Rome"),
+]
 
 
-def written(tmp_path, *rows):
-    path = tmp_path / "m.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+def parquet(rows, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
-def test_repliqa(tmp_path, suffix):
-    path = tmp_path / f"repliqa.{suffix}"
-    if suffix == "parquet":
-        pq.write_table(pa.Table.from_pylist(REPLIQA), path)
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in REPLIQA))
-    found = list(repliqa_examples(path))
+@pytest.mark.parametrize("name", ["repliqa.jsonl", "repliqa.parquet", "data/repliqa_0-00000-of-00001.parquet"])
+def test_repliqa(tmp_path, source, written, name):
+    path = parquet(REPLIQA, tmp_path / name) if name.endswith("parquet") else written(*REPLIQA, name=name)
+    found = load_examples(source(path, "repliqa"))
     assert [e.answer for e in found] == ["Wei", "Not found", "Not found"]
     assert {(e.document_id, e.group, e.document) for e in found} == {("kiq", "kiq", "Wei lives here.")}
 
 
-def test_broken_parquet_is_named(tmp_path):
-    path = tmp_path / "repliqa.parquet"
-    path.write_bytes(b"PAR1 not really")
-    with pytest.raises(UserError, match="parquet"):
-        list(repliqa_examples(path))
+def test_parquet_with_the_keys_of_json_lines(tmp_path, source, written):
+    rows = [{**ODD_DOCUMENT, "group": None}, {**ODD_DOCUMENT, "document": "New.", "group": "g"}]
+    found = load_examples(source(parquet(rows, tmp_path / "mine.parquet")))
+    assert found == load_examples(source(written(*rows)))
+    assert [e.group == e.document_id for e in found] == [True, False]
+
+
+def test_a_parquet_file_that_lacks_a_column_is_named_with_those_it_has(tmp_path, source):
+    rows = [{key: value for key, value in row.items() if key != "answer"} for row in REPLIQA]
+    path = parquet(rows, tmp_path / "r.parquet")
+    columns = "document_id, document_topic, document_path, document_extracted, question_id, question, long_answer;"
+    with pytest.raises(UserError, match=f"r.parquet: expected the column 'answer', found {columns} check data.kind"):
+        load_examples(source(path, "repliqa"))
+    with pytest.raises(UserError, match="expected the column 'document', found document_id"):
+        load_examples(source(path))
+
+
+def test_a_parquet_file_that_is_none_or_cut_off_is_one_line(tmp_path, source):
+    whole = parquet(REPLIQA * 99, tmp_path / "whole.parquet").read_bytes()
+    for number, data in enumerate([b"PAR1 not really", b"", whole[:-9], whole[:200] + whole[300:]]):
+        path = tmp_path / f"{number}.parquet"
+        path.write_bytes(data)
+        with pytest.raises(UserError, match=f"{number}.parquet: expected a whole parquet file, found: ") as caught:
+            load_examples(source(path, "repliqa"))
+        assert "\n" not in str(caught.value)
+        assert caught.value.__cause__ is None  # an OSError there would keep the run directory, as for a full disk
+    odd = pa.table({name: pa.array(["x"]) for name in ("document", "question")} | {"answer": pa.array([7])})
+    pq.write_table(odd, tmp_path / "odd.parquet")
+    with pytest.raises(UserError, match=r"odd\.parquet, row 1: expected a string under 'answer', found int"):
+        load_examples(source(tmp_path / "odd.parquet"))
 
 
 @pytest.mark.parametrize(
@@ -78,37 +97,31 @@ def test_answers(raw, clean):
     assert clean_answer(raw) == clean
 
 
-def test_gold_spans_are_inclusive_decimal_strings(tmp_path):
-    # Half-open bounds would lose "C: Two"; bounds compared as strings would put "10" before "9".
-    first, second = qmsum_examples(written(tmp_path, MEETING))
-    assert first.document == "B: One and more\nC: Two"
-    assert (first.id, first.group, first.answer) == ("m/0/s0", "m/0", "B spoke.")
-    # A turn that holds markup alone is left out, and the same query twice has two ids.
-    assert (second.id, second.document) == ("m/0/s1", "A: Zero\nE: Four")
+@pytest.mark.parametrize(("odd", "document", "question", "answer"), ODD_ROWS)
+def test_odd_rows(source, written, odd, document, question, answer):
+    (found,) = load_examples(source(written({**ODD_DOCUMENT, **odd})))
+    assert (found.document, found.question, found.answer) == (document, question, answer)
 
 
-@pytest.mark.parametrize("span", [["1", "5"], ["2", "1"], ["-1", "1"], ["a", "1"], ["1"], 7])
-def test_bad_span_is_named(tmp_path, span):
-    query = {"query": "Q", "answer": "A", "relevant_text_span": [span]}
-    with pytest.raises(UserError, match=r"line 1, specific query 0.*span"):
-        list(qmsum_examples(written(tmp_path, {**MEETING, "specific_query_list": [query]})))
+def test_a_repeated_example_is_left_out_and_counted(source, written):
+    first = {**ODD_DOCUMENT, "id": "a"}
+    rows = [first, first, {**first, "id": "b", "document": "Rome is  old."}, {**first, "id": "c", "answer": "The city"}]
+    rows[2]["document_id"] = rows[2]["group"] = "twice"
+    # The third differs by a blank, so its name and group differ: a split could train on it and score on it.
+    with pytest.raises(UserError, match=r"line 3: expected a document's text in one group.*line 1 \(id 'a'\)"):
+        load_dataset(source(written(*rows)))
+    for row in rows:
+        row["group"] = "g"
+    dataset = load_dataset(source(written(*rows)))
+    # Another answer to the same question is a second reference and stays.
+    assert [e.id for e in dataset.examples] == ["a", "c"]
+    assert dataset.counts == {DUPLICATES: 2}
 
 
-def test_own_gold_spans_equal_the_derived_file(shared_data):
-    """Documents derived by other code, row by row: a span bound off by one, or markup kept, shows here."""
-    meetings = json.loads((shared_data / "qmsum_meeting_ids.json").read_text())
-    ours = set()
-    for split in ("train", "val"):
-        for example in qmsum_examples(shared_data / f"qmsum_{split}.jsonl.gz"):
-            meeting = meetings[split][int(example.id.split("/")[1])]
-            ours.add((meeting, "".join(example.question.split()), "".join(example.document.split())))
-    with gzip.open(shared_data / "qmsum_goldspan600.jsonl.gz", "rt", encoding="utf-8") as stream:
-        rows = [json.loads(line) for line in stream]
-    # The derived file also sets punctuation close, so blanks are left out of the comparison.
-    derived = [(r["meeting"], "".join(r["question"].split()), "".join(r["document"].split())) for r in rows]
-    derived = [key for key, row in zip(derived, rows, strict=True) if row["split"] in ("train", "val")]
-    assert len(derived) > 700
-    assert [key[:2] for key in derived if key not in ours] == []
+def test_one_text_in_two_groups_is_refused_with_both_names(source, written):
+    rows = [{**ODD_DOCUMENT, "group": "north"}, {**ODD_DOCUMENT, "question": "Why?", "group": "south", "id": "z"}]
+    with pytest.raises(UserError, match=r"in group 'north' again in group 'south': .*give both the same group"):
+        load_examples(source(written(*rows)))
 
 
 def test_the_papers_configs_take_every_meeting_document_there_is(shared_data, tmp_path):
@@ -121,26 +134,21 @@ def test_the_papers_configs_take_every_meeting_document_there_is(shared_data, tm
         assert len(found) == config.data.documents == len({e.document_id for e in found}) == 1332
 
 
-def test_story_sections(shared_data):
-    found = list(fairytale_examples(shared_data / "fairytaleqa.jsonl.gz"))
-    assert (len(found), len({e.document_id for e in found})) == (9277, 3346)
-    assert found[0].answer == "delightfully cold"
-    assert found[0].group == "Snow-man"
+def test_all_story_sections(shared_data, source):
+    dataset = load_dataset(source(shared_data / "fairytaleqa.jsonl.gz", "fairytale"))
+    found = dataset.examples
+    assert (len(found), len({e.document_id for e in found}), len({e.group for e in found})) == (9277, 3346, 278)
+    assert (found[0].answer, found[0].group, dataset.counts) == ("delightfully cold", "Snow-man", {})
 
 
-def test_derived_meeting_rows(shared_data):
-    config = SimpleNamespace(
-        kind="qmsum", path=str(shared_data / "qmsum_goldspan600.jsonl.gz"), documents=11, max_document_words=None,
-        questions_per_document=1,
-    )  # fmt: skip
-    assert len(load_examples(config, seed=2)) == 11
-
-
-def test_a_meeting_without_specific_queries_is_not_an_empty_study(tmp_path):
-    # Nothing but general queries: every later stage would meet an empty list.
-    path = written(tmp_path, MEETING | {"specific_query_list": []})
-    source = SimpleNamespace(
-        kind="qmsum", path=str(path), documents=None, max_document_words=None, questions_per_document=None
-    )
-    with pytest.raises(UserError, match="at least one question"):
-        load_examples(source)
+def test_real_repliqa_documents(shared_data, source, written):
+    """250 documents as they were published, without answers: those are filled in."""
+    lines = gzip.decompress((shared_data / "repliqa0_docs_questions.jsonl.gz").read_bytes()).splitlines()
+    rows = [
+        {key: value for key, value in row.items() if key != "questions"} | question | {"answer": "UNANSWERABLE"}
+        for row in map(json.loads, lines)
+        for question in row["questions"]
+    ]
+    found = load_examples(source(written(*rows, name="data/repliqa_0-00000-of-00001.jsonl").parents[1], "repliqa"))
+    assert (len(found), len({e.document_id for e in found})) == (500, 100)
+    assert {e.answer for e in found} == {"Not found"}
