@@ -35,6 +35,7 @@ def study_report(
     records: Sequence[dict],
     base: dict[str, Any],
     documents: int,
+    dataset: dict[str, Any],
     seconds: float,
 ) -> dict[str, Any]:
     """Everything that `report.json` says.
@@ -44,7 +45,8 @@ def study_report(
       assignments: Arms, in trial order.
       records: Finished records, in trial order.
       base: The base model's record.
-      documents: How many documents the study had.
+      documents: How many documents the study had, the warm start's not counted.
+      dataset: `dataset_statistics` of all that was loaded.
       seconds: Wall time of all calls on the run.
 
     Returns:
@@ -91,7 +93,7 @@ def study_report(
         "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own])
         | {"bfloat16": base["precision"]},
         "canary": _canary(config, records),
-        "data": _data(records, base, documents),
+        "data": _data(records, base, documents) | {"dataset": dataset},
         "exploration": _exploration(records),
         "calibration": _calibration(records),
         "timings": _timings(records, seconds),

@@ -25,7 +25,8 @@ from canaryjax.audit.workers import run_from_both_ends
 from canaryjax.canaries.eval_files import write_eval_files
 from canaryjax.config import AuditConfig, config_hash
 from canaryjax.data.example import Example
-from canaryjax.data.loaders import load_examples
+from canaryjax.data.loaders import load_dataset
+from canaryjax.data.statistics import dataset_statistics, statistics_line
 from canaryjax.embedded.corpus import generate_examples
 from canaryjax.errors import UserError
 from canaryjax.models.lora import concatenate_adapters
@@ -77,8 +78,10 @@ def run_study(
     check_trackers(config.output.report_to)
     progress.stage("model and documents")
     model = load_base(config)
-    examples = load_examples(config.data, config.study.seed, generate_examples)
-    warm_examples, examples = reserve_warm_start(config, examples)
+    dataset = load_dataset(config.data, config.study.seed, generate_examples)
+    statistics = dataset_statistics(dataset.examples, dataset.counts)
+    progress.note(statistics_line(statistics))
+    warm_examples, examples = reserve_warm_start(config, dataset.examples)
     assignments = assign_arms(config.study)
     size, mesh = open_study(config, model.config, [*warm_examples, *examples], run_dir, resume, progress)
     planned = chunk_trials(assignments, size)
@@ -112,7 +115,8 @@ def run_study(
     records = [read_record(run_dir, a.trial) for a in assignments]
     _join(run_dir, config.study.seed, assignments, records)
     record = run_dir.read_sealed(BASE, BASE_REMEDY)
-    return study_report(config, assignments, records, record, len(examples), run_dir.keep_time())
+    documents = len({e.document_id for e in examples})
+    return study_report(config, assignments, records, record, documents, statistics, run_dir.keep_time())
 
 
 def _laid_out(holder: Holder, mesh: Mesh) -> Holder:

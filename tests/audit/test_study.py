@@ -17,7 +17,7 @@ from canaryjax.audit.measure import plan_cells
 from canaryjax.audit.preflight import prepare_trials
 from canaryjax.audit.scoring import score_items
 from canaryjax.config import config_hash, load_config
-from canaryjax.data.loaders import load_examples
+from canaryjax.data.loaders import Dataset, load_examples
 from canaryjax.embedded.corpus import generate_examples
 from canaryjax.embedded.tokenizer import EOS_ID, PAD_ID, save_tokenizer
 from canaryjax.errors import UserError
@@ -206,13 +206,13 @@ def test_a_trial_copied_over_another_ends_the_run_before_any_training(config, wh
 
 
 def test_other_documents_are_not_the_same_study(config, stopped, monkeypatch):
-    load = study.load_examples
+    load = study.load_dataset
 
     def changed(*args):
-        first, *rest = load(*args)
-        return [dataclasses.replace(first, answer=first.answer + "s"), *rest]
+        first, *rest = load(*args).examples
+        return Dataset([dataclasses.replace(first, answer=first.answer + "s"), *rest], {})
 
-    monkeypatch.setattr(study, "load_examples", changed)
+    monkeypatch.setattr(study, "load_dataset", changed)
     run = _open(config, stopped, resume=True)
     with pytest.raises(UserError, match=r"the documents that .* was begun with .* give the same data"):
         study.run_study(config, run, True, Silence())

@@ -50,7 +50,7 @@ def finish(tmp_path, records, arms, *overrides):
         "quick", ["study.compliant=1", "study.violating=1", "statistic.bootstrap_samples=50", *overrides]
     )
     assignments = [Assignment(r["trial"], arm, r["trial"]) for r, arm in zip(records, arms, strict=True)]
-    report = study_report(config, assignments, records, BASE, 24, 1.0)
+    report = study_report(config, assignments, records, BASE, 24, {}, 1.0)
     (tmp_path / "report.json").write_bytes(encode(report)[0])
     rows = [{"trial": a.trial, "arm": a.arm} for a in assignments]
     (tmp_path / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
