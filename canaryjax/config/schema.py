@@ -115,13 +115,13 @@ class DataConfig(Section):
         for name in ("index", "qmsum_document", "transcript_words", "general_queries", "markup", "qmsum_group"):
             value = getattr(self, name)
             if self.kind != "qmsum" and value != type(self).model_fields[name].default:
-                raise ValueError(f"expected {name} with data.kind=qmsum only, found {value!r}; leave data.{name} out")
+                raise ValueError(f"expected `{name}` with `kind`=qmsum only, found {value!r}; leave data.{name} out")
         if self.kind == "embedded" and self.split is not None:
-            raise ValueError(f"expected no split with data.kind=embedded, found {self.split!r}; leave data.split out")
+            raise ValueError(f"expected no `split` with `kind`=embedded, found {self.split!r}; leave data.split out")
         transcripts = self.qmsum_document == "transcript" or self.general_queries
         if transcripts and (self.max_document_words or LONGEST_TRANSCRIPT) < self.transcript_words:
             raise ValueError(
-                f"expected max_document_words of at least transcript_words={self.transcript_words}, found "
+                f"expected `max_document_words` of at least `transcript_words`={self.transcript_words}, found "
                 f"{self.max_document_words}; longer documents are left out, so lower data.transcript_words"
             )
         return self
