@@ -11,13 +11,13 @@ QMSUM = ("data.kind=qmsum", "data.path=q.jsonl", "data.max_document_words=null")
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["data.split=train"], "expected no split with data.kind=embedded, found 'train'; leave data.split out"),
+        (["data.split=train"], "expected no split with kind=embedded, found 'train'; leave data.split out"),
         (
             ["data.kind=jsonl", "data.path=a.jsonl", "data.markup=keep"],
-            "markup with data.kind=qmsum only, found 'keep'",
+            "markup with kind=qmsum only, found 'keep'",
         ),
-        (["data.general_queries=true"], "general_queries with data.kind=qmsum only, found True"),
-        (["data.index=i.json"], "index with data.kind=qmsum only"),
+        (["data.general_queries=true"], "general_queries with kind=qmsum only, found True"),
+        (["data.index=i.json"], "index with kind=qmsum only"),
         ([*QMSUM, "data.qmsum_document=summary"], "'data.qmsum_document'"),
         ([*QMSUM, "data.transcript_words=0"], "'data.transcript_words'"),
         ([*QMSUM, "data.transcript_words=100001"], "'data.transcript_words'"),
