@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from canaryjax.data.statistics import statistics_line
 from canaryjax.report.decoys import decoy_words, placebo_words
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import METHODS, MISSING, brackets, counted, interval, label, number, percent, pick
@@ -184,7 +185,8 @@ def data(report: Mapping[str, Any]) -> Table:
     found, policies = pick(report, "data", {}), sum(pick(report, f"arms.{arm}.{n}", 0) for arm in ARMS for n in COUNTS)
     documents = dict(pick(found, "documents", {}))
     over = f", over all {policies} policies"
-    rows = [("documents in all", number(documents.pop("total", None)))]
+    rows = [("loaded", statistics_line(found["dataset"]))] if found.get("dataset") else []
+    rows.append(("documents used", number(documents.pop("total", None))))
     rows += [(f"documents a policy, {label(name)}", number(count)) for name, count in documents.items()]
     totals = {
         "pairs": "held-out pairs scored",

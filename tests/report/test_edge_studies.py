@@ -8,6 +8,8 @@ from canaryjax.audit.assignment import Assignment
 from canaryjax.audit.null_command import null_command
 from canaryjax.audit.outcome import study_report
 from canaryjax.config import load_config
+from canaryjax.data.example import Example
+from canaryjax.data.statistics import dataset_statistics
 from canaryjax.report import judge, render_report, terminal_summary
 from canaryjax.report.decoys import decoy_words
 from canaryjax.report.prose import cards
@@ -18,6 +20,14 @@ BASE = {
     "name": "embedded", "family": "llama", "parameters": 7, "dtype": "float32", "vocabulary": 5, "bos_count": 0,
     "warm_start_documents": 0, "precision": {"max_abs_nats": None, "reason": "the base is computed in float32"},
 }  # fmt: skip
+
+DATASET = dataset_statistics(
+    [
+        Example("a", "d", "g", "Rope is red.", "What is red?", "Rope"),
+        Example("b", "d", "g", "Rope is red.", "What is blue?", "Not found"),
+    ],
+    {},
+)
 
 
 def record(trial, score=0.25, valid=True, **changes):
@@ -50,12 +60,13 @@ def finish(tmp_path, records, arms, *overrides):
         "quick", ["study.compliant=1", "study.violating=1", "statistic.bootstrap_samples=50", *overrides]
     )
     assignments = [Assignment(r["trial"], arm, r["trial"]) for r, arm in zip(records, arms, strict=True)]
-    report = study_report(config, assignments, records, BASE, 24, {}, 1.0)
+    report = study_report(config, assignments, records, BASE, 24, DATASET, 1.0)
     (tmp_path / "report.json").write_bytes(encode(report)[0])
     rows = [{"trial": a.trial, "arm": a.arm} for a in assignments]
     (tmp_path / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     page = render_report(tmp_path).read_text("utf-8")
     assert "not available nats" not in page
+    assert "1 documents in 1 groups, 2 questions, 1 unanswerable; words a document: median 3" in page
     assert terminal_summary(json.loads((tmp_path / "report.json").read_bytes()))
     assert ">nan<" not in page.lower()
     assert ">None<" not in page
