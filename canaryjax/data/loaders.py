@@ -29,12 +29,15 @@ Corpus = Callable[[int, int], list[dict[str, str]]]
 
 
 DUPLICATES = "duplicates_left_out"
-"""Counts examples left out because document, question and answer are those of one before."""
+"""Counts examples of the files left out because document, question and answer are those of one before."""
+
+BEYOND_CUT = "spans_beyond_cut"
+"""Counts specific queries on QMSum transcripts, of those asked, whose gold span begins behind the transcript's cut."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples in file order, and counts of what a reader of them should know (`DUPLICATES`, QMSum's `BEYOND_CUT`)."""
+    """Examples in file order, and counts of what a reader of them should know (`DUPLICATES`, `BEYOND_CUT`)."""
 
     examples: list[Example]
     counts: dict[str, int]
@@ -59,7 +62,10 @@ def load_dataset(source: DataSource, seed: int = 0, corpus: Corpus | None = None
     """
     counts: Counter[str] = Counter()
     if source.kind != "embedded":
-        examples = _chosen(_unique(_read(source, counts), counts), source, seed)
+        beyond: set[str] = set()
+        examples = _chosen(_unique(_read(source, beyond), counts), source, seed)
+        if source.kind == "qmsum" and source.qmsum_document == "transcript":
+            counts[BEYOND_CUT] = sum(example.id in beyond for example in examples)
         return Dataset(examples, dict(counts))
     if corpus is None:
         raise UserError("data.kind=embedded: expected the corpus generator, found none; pass corpus=generate_examples")
@@ -71,9 +77,9 @@ def load_dataset(source: DataSource, seed: int = 0, corpus: Corpus | None = None
     return Dataset(examples, dict(counts))
 
 
-def _read(source: DataSource, counts: Counter[str]) -> Iterator[Example]:
+def _read(source: DataSource, beyond: set[str]) -> Iterator[Example]:
     if source.kind == "qmsum":
-        return qmsum_examples(read_parts(source, ()), source, counts)
+        return qmsum_examples(read_parts(source, ()), source, beyond)
     if source.kind not in READERS:
         kinds = ", ".join(["embedded", "qmsum", *READERS])
         raise UserError(f"data.kind: expected one of {kinds}, found {source.kind!r}; choose one of them")

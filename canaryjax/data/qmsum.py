@@ -1,7 +1,6 @@
 """QMSum: queries on meetings, each with the part of the transcript that answers it."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +14,12 @@ from canaryjax.data.shards import Part
 from canaryjax.data.source import DataSource
 from canaryjax.errors import UserError
 
-BEYOND_CUT = "spans_beyond_cut"
-"""Counts specific queries whose gold span begins where the transcript that they are asked of has ended."""
-
 _MARKUP = re.compile(r"\{[a-z]+\}")
 # Answers and transcripts quote the same words in either form, and grounding compares words.
 _PLAIN = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
 
 
-def qmsum_examples(parts: Sequence[Part], source: DataSource, counts: Counter[str]) -> Iterator[Example]:
+def qmsum_examples(parts: Sequence[Part], source: DataSource, beyond: set[str]) -> Iterator[Example]:
     """Original records, or derived rows `meeting, document_id, document, question_id, question, answer`.
 
     A specific query's document is its gold span; with `qmsum_document=transcript` it is the first `transcript_words`
@@ -31,7 +27,8 @@ def qmsum_examples(parts: Sequence[Part], source: DataSource, counts: Counter[st
     Original records carry no meeting name: `index` gives them, else `{split}/{row}` takes its place. A meeting is a
     group, or with `qmsum_group=series` all meetings of a series. Turns without words are left out, curly quotes set
     straight, and non-breaking spaces are spaces.
-    Arguments: `counts` is added to under `BEYOND_CUT`.
+    Arguments: `beyond` is given the ids of specific queries whose gold span begins where the transcript that they are
+    asked of has ended.
     """
     read = [(part.name, list(part.rows)) for part in parts]
     meetings: list[Meeting] | None = None
@@ -50,7 +47,7 @@ def qmsum_examples(parts: Sequence[Part], source: DataSource, counts: Counter[st
                 f"{row.place}: expected data.index with data.qmsum_group=series, found none: records carry no meeting "
                 "name; give a JSON file that lists them, or use data.qmsum_group=meeting"
             )
-        yield from _asked(record, default if meetings is None else meetings[position].name, counts)
+        yield from _asked(record, default if meetings is None else meetings[position].name, beyond)
 
 
 def _derived(row: Row, source: DataSource) -> Example:
@@ -85,7 +82,7 @@ class _Record:
             yield number, Row(query, place)
 
 
-def _asked(record: _Record, meeting: str, counts: Counter[str]) -> Iterator[Example]:
+def _asked(record: _Record, meeting: str, beyond: set[str]) -> Iterator[Example]:
     source, place = record.source, record.row.place
     group = _group(meeting, source)
     turns = [_turn(turn, place, source.markup) for turn in record.turns]
@@ -105,7 +102,8 @@ def _asked(record: _Record, meeting: str, counts: Counter[str]) -> Iterator[Exam
         if source.qmsum_document == "span":
             yield example(name, name, document, query)
             continue
-        counts[BEYOND_CUT] += min(start for start, _ in spans) >= reached
+        if min(start for start, _ in spans) >= reached:
+            beyond.add(name)
         yield example(name, meeting, transcript, query)
     if source.general_queries:
         if is_blank(transcript):

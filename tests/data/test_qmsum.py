@@ -70,6 +70,15 @@ def test_a_transcript_is_one_document_of_its_meeting(source, written, words, tex
     assert dataset.counts == {"spans_beyond_cut": beyond}
 
 
+def test_only_queries_that_are_asked_are_counted_as_beyond_the_cut(source, written):
+    # Of the two queries the first alone lies behind the cut, and only the one that stands first is asked.
+    first, second = MEETING["specific_query_list"]
+    keys = {"qmsum_document": "transcript", "transcript_words": 2, "questions_per_document": 1}
+    for queries, count in (([first, second], 1), ([second, first], 0)):
+        path = written({**MEETING, "specific_query_list": queries}, name="m.jsonl")
+        assert load_dataset(source(path, "qmsum", **keys)).counts == {"spans_beyond_cut": count}
+
+
 def test_general_queries_are_asked_of_the_transcript(meetings):
     found = meetings(MEETING, general_queries=True, transcript_words=6)
     assert [(e.id, e.document_id) for e in found] == [
