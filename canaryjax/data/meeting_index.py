@@ -88,4 +88,6 @@ def _meeting(entry: Any, place: str) -> Meeting:
     name, turns = (entry.get("meeting"), entry.get("turns")) if isinstance(entry, dict) else (entry, None)
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"{place}: expected a meeting's name or an object with 'meeting', found {entry!r:.60}; fix it")
+    if turns is not None and type(turns) is not int:
+        raise UserError(f"{place}: expected a whole number under 'turns', found {turns!r:.60}; fix it")
     return Meeting(name.strip(), place, turns)

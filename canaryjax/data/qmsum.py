@@ -142,7 +142,7 @@ def _turn(turn: Any, place: str, markup: str) -> str | None:
 def _span(span: Any, turns: int, place: str) -> tuple[int, int]:
     """Bounds of a span: decimal strings, 0-based turns, both ends inclusive."""
     try:
-        start, end = (int(bound) for bound in span)
+        start, end = map(int, span if isinstance(span, list) else ())  # of "12" the bounds would be 1 and 2
     except (TypeError, ValueError) as error:
         raise UserError(f"{place}: expected a span of two decimal strings, found {span!r}; check the file") from error
     if not 0 <= start <= end < turns:

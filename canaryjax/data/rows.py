@@ -78,7 +78,7 @@ def _json_rows(file: Path) -> Iterator[Row]:
         if not text:
             continue
         try:
-            values = json.loads(text, object_pairs_hook=partial(_unique_keys, place))
+            values = json.loads(text, object_pairs_hook=partial(_checked_object, place))
         except UserError:
             raise
         except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
@@ -88,16 +88,19 @@ def _json_rows(file: Path) -> Iterator[Row]:
             ) from error
         if not isinstance(values, dict):
             raise UserError(f"{place}: expected a JSON object, found {type(values).__name__}; write one object a line")
-        _refuse_surrogates(values, place)
         yield Row(values, place)
 
 
-def _unique_keys(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _checked_object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """One object of a line, at any depth."""
     values = dict(pairs)
     if len(values) < len(pairs):  # the last one would win, unsaid
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{place}: expected each key once, found {twice!r} twice; remove one")
+    for key, value in pairs:
+        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+            raise UserError(f"{place}: expected Unicode text under {key!r}, found a lone surrogate; remove the escape")
     return values
 
 
@@ -114,12 +117,6 @@ def _bytes_of(file: Path) -> bytes:
         raise UserError(
             f"{file}: expected a whole gzip file, found: {error}; the file may be cut off, copy it again"
         ) from None  # an OSError as its cause is taken for a full disk further up
-
-
-def _refuse_surrogates(values: dict[str, Any], place: str) -> None:
-    for key, value in values.items():
-        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
-            raise UserError(f"{place}: expected Unicode text under {key!r}, found a lone surrogate; remove the escape")
 
 
 def check_columns(present: Sequence[str], needed: Sequence[str], place: str) -> None:

@@ -13,7 +13,8 @@ from canaryjax.data.source import DataSource
 from canaryjax.errors import UserError
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
-_SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})")
+# `datasets` once put a digest behind the number of shards.
+_SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(-[0-9a-f]{16})?")
 _SHOWN = 6  # names in a message
 
 
@@ -40,7 +41,7 @@ def read_parts(source: DataSource, columns: Sequence[str]) -> list[Part]:
     if source.kind == "repliqa" and is_hub_name(source.path):
         if source.split is None:
             raise UserError(f"expected data.split with data.path={source.path}, found none; set it, as in repliqa_0")
-        return [Part(name, hub_rows(source.path, name, columns)) for name in source.split.split("+")]
+        return [Part(name, hub_rows(source.path, name, columns)) for name in _asked(source.split)]
     path = Path(source.path)
     if path.is_dir():
         splits = _splits_of(path)
@@ -60,19 +61,24 @@ def _named(asked: str | None, present: list[str], path: Path) -> list[str]:
                 f"{_shown(present)}, or join several by +"
             )
         return present
-    names = asked.split("+")
+    names = _asked(asked)
     unknown = [name for name in names if name not in present]
     if unknown:
         raise UserError(
             f"data.split: expected splits that are in {path}, found {unknown[0]!r}; choose among {_shown(present)}"
         )
+    return names
+
+
+def _asked(split: str) -> list[str]:
+    names = split.split("+")
     if len(set(names)) < len(names):
-        raise UserError(f"data.split: expected each split once, found {asked!r}; name none twice")
+        raise UserError(f"data.split: expected each split once, found {split!r}; name none twice")
     return names
 
 
 def _splits_of(folder: Path) -> dict[str, list[Path]]:
-    """Files by split, sorted by name, shards in order."""
+    """Files by split, sorted by name, shards by number."""
     files = [
         file
         for file in folder.rglob("*")
@@ -90,6 +96,7 @@ def _splits_of(folder: Path) -> dict[str, list[Path]]:
         splits.setdefault(_place_in_split(file)[0], []).append(file)
     for name, shards in splits.items():
         _check_shards(name, shards)
+        shards.sort(key=lambda file: _place_in_split(file)[1])  # by name, 10 would stand before 2
     return dict(sorted(splits.items()))
 
 
@@ -111,7 +118,7 @@ def _check_shards(split: str, files: list[Path]) -> None:
         raise UserError(
             f"expected split {split!r} in one form, found {_shown(list(map(str, files)))}; move all but one away"
         )
-    numbers, count = [number for _, number, _ in places], places[0][2] or len(places)
+    numbers, count = sorted(number for _, number, _ in places), places[0][2] or len(places)
     if numbers != list(range(count)):
         missing = sorted(set(range(count)) - set(numbers))
         raise UserError(

@@ -45,7 +45,7 @@ def test_gold_spans_are_inclusive_decimal_strings(meetings):
     assert (second.id, second.document) == ("m/0/s1", "A: Zero\nE: Four")
 
 
-@pytest.mark.parametrize("span", [["1", "5"], ["2", "1"], ["-1", "1"], ["a", "1"], ["1"], 7])
+@pytest.mark.parametrize("span", [["1", "5"], ["2", "1"], ["-1", "1"], ["a", "1"], ["1"], 7, "12"])
 def test_bad_span_is_named(meetings, span):
     query = {"query": "Q", "answer": "A", "relevant_text_span": [span]}
     with pytest.raises(UserError, match=r"line 1, specific query 0.*span"):
@@ -139,6 +139,7 @@ def test_an_index_names_meetings_and_series(meetings, written):
         (["one", ""], "entry 1: expected a meeting's name or an object with 'meeting', found ''"),
         ([{"meeting": "one", "turns": 5}, {"name": "two"}], "entry 1: expected a meeting's name or an object"),
         ([{"meeting": "one", "turns": 5}, {"meeting": "two", "turns": 6}], "'two' of 6 turns, found 5 in .*line 2;"),
+        (["one", {"meeting": "two", "turns": "5"}], "entry 1: expected a whole number under 'turns', found '5'"),
         ({"train": ["one", "two"]}, "expected a list of meetings for 'm', found lists for train"),
         ({"m": "one"}, "expected a list of meetings, found str"),
         (7, "expected a list of meetings, found int"),

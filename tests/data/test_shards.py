@@ -52,6 +52,23 @@ def test_a_split_of_a_folder(folder, source, split, documents):
     assert [e.document_id for e in found] == list(documents)
 
 
+def test_shards_come_by_number_whatever_their_names(tmp_path, source):
+    # By name, 10 stands before 2: a folder of eleven such files was once told to lack none of them.
+    for number in range(11):
+        path = tmp_path / "repliqa_0" / f"{number}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows(f"d{number}")), path)
+    found = load_examples(source(tmp_path, "repliqa"))
+    assert [e.document_id for e in found] == [f"d{number}" for number in range(11)]
+
+
+def test_shards_with_a_digest_are_one_split(tmp_path, source):
+    for number, digest in enumerate(("b42a775f407cee45", "0123456789abcdef")):
+        path = tmp_path / f"train-{number:05d}-of-00002-{digest}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows(f"d{number}")), path)
+    assert [e.document_id for e in load_examples(source(tmp_path, "repliqa", split="train"))] == ["d0", "d1"]
+
+
 def test_a_file_is_the_split_of_its_name(folder, source):
     path = folder / "data" / "repliqa_0-00001-of-00002.parquet"
     for split in (None, "repliqa_0"):
@@ -124,6 +141,8 @@ def test_a_name_on_the_hub(monkeypatch, source):
     assert e.value.__cause__ is None
     with pytest.raises(UserError, match=r"expected data\.split with data\.path=ServiceNow/repliqa, found none"):
         load_examples(source("ServiceNow/repliqa", "repliqa"))
+    with pytest.raises(UserError, match=r"expected each split once, found 'repliqa_0\+repliqa_0'"):
+        load_examples(source("ServiceNow/repliqa", "repliqa", split="repliqa_0+repliqa_0"))
     monkeypatch.setattr(Table, "column_names", ("text",))
     with pytest.raises(UserError, match="repliqa_0: expected the column 'document_id', found text"):
         load_examples(source("ServiceNow/repliqa", "repliqa", split="repliqa_0"))
