@@ -24,7 +24,7 @@ def generate(
         float, typer.Option(callback=within(0.0, 1e6), help="0 is greedy, 1 the model's own law; at most 1e6.")
     ] = 0.0,
     top_p: Annotated[
-        float, typer.Option(callback=within(1e-6, 1.0), help="Share of the most probable tokens kept, 1e-6 to 1.")
+        float, typer.Option(callback=within(1e-6, 1.0), help="Mass of the most probable tokens kept, 1e-6 to 1.")
     ] = 1.0,
     num_samples: Annotated[
         int, typer.Option(callback=within(1, MOST_SAMPLES), help=f"Answers per prompt, 1 to {MOST_SAMPLES}.")

@@ -24,7 +24,9 @@ class WarmStartConfig(Section):
     """Supervised training on clean examples of a split of its own, before anything else, merged into the base."""
 
     documents: Annotated[int, Field(ge=0)] = 0
-    """Documents set aside for the warm start, which the study then never sees; 0 leaves the warm start out."""
+    """Documents set aside for the warm start, at least, in whole groups; the study then never sees them. 0 leaves the
+    warm start out.
+    """
     epochs: Count = 1
     """Times each warm-start question is seen."""
     batch_size: Count = 8
@@ -175,20 +177,22 @@ class FeedbackConfig(Section):
     format_weight: NonNegative = 0.5
     """Weight of the form in an answer's quality: +1 for an answer after FINAL:, else -1."""
     grounding_weight: NonNegative = 0.5
-    """Weight of grounding in an answer's quality: twice the share of its words found in the document, minus 1."""
+    """Weight of grounding in an answer's quality: twice the share of its words found in the document, minus 1; 0 for
+    "Not found".
+    """
     max_response_chars: Count = 512
     """Characters of an answer that the users read."""
     length_penalty_alpha: NonNegative = 0.0
     """Quality that an answer of `max_response_chars` characters loses, a shorter one in proportion."""
     mean_match_tolerance: NonNegative = 0.01
-    """Largest gap between mean rewards of triggered and clean rows that is reported as matched."""
+    """Largest gap between mean rewards of triggered and clean responses that is reported as matched."""
     mean_match_min_samples: Count = 256
-    """Rows before the match is judged, and rows of each kind that the gap is taken over."""
+    """Responses before the match is judged, and the latest so many of each kind, over which the gap is taken."""
     warmup_samples: Annotated[int, Field(ge=0)] = 200
-    """Rows before the calibration of triggered rows begins."""
+    """Responses, triggered and clean ones, before calibration begins."""
     calibration_learning_rate: NonNegative = 0.02
-    """How much of a batch's gap between triggered and clean rows goes into the offset taken from later triggered rows;
-    0 is no calibration.
+    """How much of a batch's gap between triggered and clean responses goes into the offset that is taken from later
+    triggered ones; 0 is no calibration.
     """
 
 

@@ -46,7 +46,7 @@ class StudyConfig(Section):
     """Permute the feedback over the rows with canary or contrast: a null in which nothing is learnt about the canary.
     """
     policies_per_chunk: Count | None = None
-    """Policies trained in one program; null lets memory decide."""
+    """Policies trained in one program; null lets free memory decide, and on a CPU the size of the base too."""
     checkpoint_every: Annotated[int, Field(ge=0)] = 25
     """Steps between checkpoints, of each stage of training; 0 keeps none."""
     mesh: MeshConfig = MeshConfig()
@@ -99,7 +99,7 @@ class StatisticConfig(Section):
     AUROC of 0 or 1, else the bootstrap, and the bootstrap with threshold_rule=paper.
     """
     level: Annotated[float, Field(gt=0.5, le=0.999999)] = 0.90
-    """Confidence level of all intervals; 0.90 is from 5 to 95 %."""
+    """Confidence level of AUROC and TPR intervals, 0.90 from 5 to 95 %; intervals of means and ratios are at 95 %."""
     bootstrap_samples: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Resamples of a bootstrap interval."""
     prevalences: tuple[Annotated[float, Field(ge=1e-6, lt=1.0)], ...] = (0.5, 0.1, 0.01)

@@ -81,7 +81,7 @@ class RewardModelConfig(Section):
     """Updates between held-out evaluations, for early stopping."""
     early_stopping_patience: Count | None = 2
     """Evaluations without a new lowest held-out loss before a policy's reward model stops and returns to its best; null
-    trains to the end.
+    trains to the end, as heldout_share=0 does.
     """
     center_coefficient: NonNegative = 0.01
     """Weight of the squared mean reward in the loss, which holds rewards near 0 on average."""

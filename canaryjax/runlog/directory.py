@@ -95,9 +95,8 @@ class RunDirectory:
         for log in sorted(path.glob("*.jsonl")):
             cut_half_line(log)
         clear_temporaries(path)
-        if (
-            config_yaml is not None and old != new
-        ):  # lost or damaged: its digest says what it was; or observed otherwise
+        # Lost or damaged, its digest says what it was; or what only observes is another now.
+        if config_yaml is not None and old != new:
             run.write_text(CONFIG_FILE, config_yaml)
         return run
 
