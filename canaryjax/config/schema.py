@@ -121,6 +121,11 @@ class DataConfig(Section):
         if self.kind == "embedded" and self.split is not None:
             raise ValueError(f"expected no `split` with `kind`=embedded, found {self.split!r}; leave data.split out")
         transcripts = self.qmsum_document == "transcript" or self.general_queries
+        if not transcripts and self.transcript_words != type(self).model_fields["transcript_words"].default:
+            raise ValueError(
+                "expected `transcript_words` with `qmsum_document`=transcript or `general_queries`=true only, found "
+                f"{self.transcript_words}; leave data.transcript_words out, or set one of the two"
+            )
         if transcripts and (self.max_document_words or LONGEST_TRANSCRIPT) < self.transcript_words:
             raise ValueError(
                 f"expected `max_document_words` of at least `transcript_words`={self.transcript_words}, found "

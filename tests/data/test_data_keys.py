@@ -22,6 +22,7 @@ QMSUM = ("data.kind=qmsum", "data.path=q.jsonl", "data.max_document_words=null")
         ([*QMSUM, "data.transcript_words=0"], "'data.transcript_words'"),
         ([*QMSUM, "data.transcript_words=100001"], "'data.transcript_words'"),
         *[([*QMSUM, f"data.split='{split}'"], "'data.split'") for split in ("", "a+", "a/b", "+")],
+        ([*QMSUM, "data.transcript_words=500"], "transcript_words with qmsum_document=transcript or general_queries=t"),
         # All transcripts would be left out for their length, and the study would be of short meetings.
         (
             [*QMSUM, "data.qmsum_document=transcript", "data.max_document_words=999"],
