@@ -78,7 +78,10 @@ def reserve_warm_start(config: AuditConfig, examples: Sequence[Example]) -> tupl
     wanted = config.model.warm_start.documents
     if wanted == 0:
         return [], list(examples)
-    groups = sorted({e.group for e in examples})
+    by_group: dict[str, set[str]] = {}
+    for example in examples:
+        by_group.setdefault(example.group, set()).add(example.document_id)
+    groups = sorted(by_group)
     order = host_rng(config.study.seed, "warm start split").permutation(len(groups))
     taken: set[str] = set()
     documents: set[str] = set()
@@ -86,7 +89,7 @@ def reserve_warm_start(config: AuditConfig, examples: Sequence[Example]) -> tupl
         if len(documents) >= wanted:
             break
         taken.add(groups[index])
-        documents |= {e.document_id for e in examples if e.group == groups[index]}
+        documents |= by_group[groups[index]]
     if len(taken) == len(groups):
         raise UserError(
             f"expected more documents than the {wanted} of model.warm_start.documents, found {len(documents)}; "

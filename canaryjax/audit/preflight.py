@@ -123,11 +123,11 @@ def _check_sizes(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) ->
             f"expected at least the {needed} prompts of one policy step, found {prompts} in the policy split of trial "
             f"{trial.trial}: give more documents, or lower {policy.batch_keys}"
         )
-    documents = len({trace.document_id for trace in trial.rm_traces})
-    if reward.heldout_share > 0 and reward.early_stopping_patience is not None and documents < 2:
+    groups = len({trace.group for trace in trial.rm_traces})  # a document is one where nothing larger is known
+    if reward.heldout_share > 0 and reward.early_stopping_patience is not None and groups < 2:
         raise UserError(
-            f"expected at least 2 documents in the reward-model split of trial {trial.trial}, one of them held out for "
-            f"early stopping, found {documents}: give more documents, or set reward_model.heldout_share=0"
+            f"expected documents of at least 2 groups in the reward-model split of trial {trial.trial}, one of them "
+            f"held out for early stopping, found {groups}: give more documents, or set reward_model.heldout_share=0"
         )
     if config.canary.rate + config.canary.contrast_rate == 0:
         return

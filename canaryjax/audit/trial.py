@@ -94,7 +94,7 @@ def build_trial(
         rng, evaluation.placebos_same_form, evaluation.placebos_other_form, canary, tokenizer=tokenizer
     )
     whole = _splits(config, draw, examples)
-    heldout = _heldout_documents(config, draw, whole.rm)
+    heldout = _heldout_groups(config, draw, whole.rm)
     splits = _thinned(whole, heldout, sizes, host_rng(seed, "equal splits", draw))
     traces: dict[str, list[Trace]] = {}
     warnings: list[str] = []
@@ -129,7 +129,7 @@ def build_trial(
         splits=splits,
         rm_traces=traces["rm"],
         rl_traces=traces["rl"],
-        rm_heldout=np.array([trace.document_id in heldout for trace in traces["rm"]]),
+        rm_heldout=np.array([trace.group in heldout for trace in traces["rm"]]),
         left_out={"rm": len(whole.rm) - len(splits.rm), "rl": len(whole.rl) - len(splits.rl)},
         pairs=pairs,
         pair_counts=counts,
@@ -147,8 +147,8 @@ def study_sizes(config: AuditConfig, examples: Sequence[Example]) -> SplitSizes:
     found = []
     for draw in sorted({assignment.draw for assignment in assign_arms(config.study)}):
         splits = _splits(config, draw, examples)
-        documents = _heldout_documents(config, draw, splits.rm)
-        heldout = sum(example.document_id in documents for example in splits.rm)
+        groups = _heldout_groups(config, draw, splits.rm)
+        heldout = sum(example.group in groups for example in splits.rm)
         found.append((len(splits.rm) - heldout, heldout, len(splits.rl)))
     return SplitSizes(*map(min, zip(*found, strict=True)))
 
@@ -159,9 +159,12 @@ def _splits(config: AuditConfig, draw: int, examples: Sequence[Example]) -> Spli
     return split_documents(examples, config.study.seed, f"trial {draw}", fractions)
 
 
-def _heldout_documents(config: AuditConfig, draw: int, examples: Sequence[Example]) -> set[str]:
-    """Documents kept for the reward model's evaluation: whole ones, at least one and not all of several."""
-    names = sorted({example.document_id for example in examples})
+def _heldout_groups(config: AuditConfig, draw: int, examples: Sequence[Example]) -> set[str]:
+    """Groups kept for the reward model's evaluation: whole ones, at least one and not all of several.
+
+    By group and not by document: sections of one story, or spans of one meeting, would tell of each other.
+    """
+    names = sorted({example.group for example in examples})
     order = host_rng(config.study.seed, "reward held out", draw).permutation(len(names))
     share = config.reward_model.heldout_share
     count = min(max(1, round(share * len(names))), len(names) - 1) if share > 0 else 0
@@ -172,7 +175,7 @@ def _thinned(splits: Splits, heldout: set[str], sizes: SplitSizes, rng: np.rando
     """The splits cut to the study's sizes by lot, in their order; canaries are planted later, so rates are kept."""
 
     def kept(examples: list[Example], of_heldout: bool, count: int) -> list[int]:
-        where = [i for i, e in enumerate(examples) if (e.document_id in heldout) == of_heldout]
+        where = [i for i, e in enumerate(examples) if (e.group in heldout) == of_heldout]
         return rng.permutation(where)[:count].tolist()
 
     rm = kept(splits.rm, False, sizes.rm_training) + kept(splits.rm, True, sizes.rm_heldout)

@@ -1,7 +1,7 @@
 """What the sections of a config are made of: their base class, and the ranges that several of them use."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -29,6 +29,12 @@ def _short_names(path: str) -> str:
 
 
 FilePath = Annotated[str, AfterValidator(_short_names)]
+
+
+def section_in(annotation: object) -> "type[Section] | None":
+    """The section of an annotation such as `Section` or `Section | None`; None where there is none."""
+    kinds = (annotation, *get_args(annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)), None)
 
 
 class Section(BaseModel):

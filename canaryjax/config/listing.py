@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
+from canaryjax.config.fields import section_in
 from canaryjax.config.policy import ALGORITHMS
 from canaryjax.config.schema import AuditConfig
 
@@ -50,7 +51,8 @@ def _policy_keys() -> list[Key]:
     for name, own in found.items():
         for key in own.values():
             if all(others.get(key.name) == key for others in found.values()):
-                keys += [] if key in keys else [key]
+                if key not in keys:
+                    keys.append(key)
             else:
                 keys.append(Key(key.name, key.default, key.allowed, key.meaning, name))
     return keys
@@ -62,18 +64,14 @@ def _section_keys(prefix: str, section: BaseModel) -> Iterator[Key]:
 
 
 def _keys(name: str, field: FieldInfo, default: Any) -> Iterator[Key]:
-    sections = [kind for kind in (field.annotation, *get_args(field.annotation)) if _is_section(kind)]
-    if not sections:
+    section = section_in(field.annotation)
+    if section is None:
         yield Key(name, written(default), allowed(field.annotation, field.metadata), field.description or "")
         return
     if default is None:  # a section that is off: its keys' defaults are those it would begin with
         yield Key(name, "null", "null, or the keys below", field.description or "")
-        default = sections[0]()
+        default = section()
     yield from _section_keys(name, default)
-
-
-def _is_section(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def written(value: Any) -> str:

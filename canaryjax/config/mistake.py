@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
-from canaryjax.config.nearest import hint, is_section
+from canaryjax.config.fields import section_in
+from canaryjax.config.nearest import hint, paths_of
 from canaryjax.config.policy import ALGORITHMS, chosen_algorithm
 from canaryjax.config.schema import AuditConfig
 
@@ -46,8 +47,9 @@ def describe(item: Mapping[str, Any], algorithm: str) -> str:
     found = item.get("input")
     if item["type"] == "value_error":
         message = item["msg"].removeprefix("Value error, ")
-        marked = list(dict.fromkeys(KEY.findall(message)))
-        plain = KEY.sub(r"\1", message)
+        paths = set(paths_of(algorithm))  # other marks are a value's own
+        marked = [name for name in dict.fromkeys(KEY.findall(message)) if ".".join([*keys, name]) in paths]
+        plain = KEY.sub(lambda mark: mark[1] if mark[1] in marked else mark[0], message)
         return f"{_named([[*keys, name] for name in marked] or [keys])}: {plain}"
     if item["type"] == "algorithm":
         keys, found = [*keys, "algorithm"], chosen_algorithm(found)
@@ -89,5 +91,5 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
             continue
         keys.append(part)
         annotation = section.model_fields[part].annotation if section and part in section.model_fields else None
-        section = next((kind for kind in (annotation, *get_args(annotation)) if is_section(kind)), None)
+        section = section_in(annotation)
     return keys

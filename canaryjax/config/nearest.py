@@ -1,10 +1,10 @@
 """What an unknown config key was meant to be: a name of another trainer, a right name elsewhere, or a misspelt one."""
 
 import difflib
-from typing import get_args
 
 from pydantic import BaseModel
 
+from canaryjax.config.fields import section_in
 from canaryjax.config.policy import ALGORITHMS
 from canaryjax.config.schema import AuditConfig
 
@@ -108,14 +108,8 @@ def _near(keys: list[str], algorithm: str) -> str | None:
 def _paths(section: type[BaseModel], algorithm: str, prefix: str) -> list[str]:
     found = []
     for name, field in section.model_fields.items():
-        kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if is_section(kind)]
-        inner = (
-            ALGORITHMS.get(algorithm, ALGORITHMS["grpo"]) if f"{prefix}{name}" == "policy" else next(iter(kinds), None)
-        )
+        inner = section_in(field.annotation)
+        if f"{prefix}{name}" == "policy":
+            inner = ALGORITHMS.get(algorithm, ALGORITHMS["grpo"])
         found += [f"{prefix}{name}", *(_paths(inner, algorithm, f"{prefix}{name}.") if inner else [])]
     return found
-
-
-def is_section(kind: object) -> bool:
-    """Whether an annotation is a section of the config."""
-    return isinstance(kind, type) and issubclass(kind, BaseModel)

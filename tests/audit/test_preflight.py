@@ -53,7 +53,7 @@ def test_a_study_that_fits_is_prepared_whole(examples, tokenizer):
         ),
         (
             ["data.rm_share=0.04", "reward_model.early_stopping_patience=2"],
-            "at least 2 documents in the reward-model split",
+            "documents of at least 2 groups in the reward-model split",
         ),
     ],
 )

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from canaryjax.audit.arms import arm_parts, prompt_lengths
@@ -136,6 +137,8 @@ def test_groups_of_different_sizes_leave_every_trial_equally_many_examples(small
     for trial in trials:
         assert (~trial.rm_heldout).sum() == sizes.rm_training
         assert trial.rm_heldout.sum() == sizes.rm_heldout
+        groups = np.array([t.group for t in trial.rm_traces])
+        assert not set(groups[trial.rm_heldout]) & set(groups[~trial.rm_heldout])
         assert len(trial.rl_traces) == len(trial.splits.rl) == sizes.rl
         assert [t.example_id for t in trial.rm_traces] == [e.id for e in trial.splits.rm]
         # Cut after the canary is planted, and the last in the file first, a trial could lose all its triggered rows.

@@ -188,3 +188,8 @@ def test_an_override_may_name_the_algorithm_where_the_file_says_nothing_of_polic
     (tmp_path / "mine.yaml").write_text("name: mine\n")
     assert load_config(tmp_path / "mine.yaml", ["policy.algorithm=ppo"]).policy.algorithm == "ppo"
     assert load_config("quick", ["policy.algorithm=grpo"]).policy == load_config("quick").policy
+
+
+def test_marks_in_a_value_are_the_values_own():
+    with pytest.raises(UserError, match=r"^config keys 'data\.path', 'data\.kind': .*found '`x`'; set"):
+        load_config("quick", ["data.path='`x`'"])
