@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from canaryjax.data.rows import has_surrogate
 from canaryjax.errors import UserError
 
 _NUMBER = re.compile(r"(?<=\d)[a-z]$|[_-]?\d+$")
@@ -90,4 +91,8 @@ def _meeting(entry: Any, place: str) -> Meeting:
         raise UserError(f"{place}: expected a meeting's name or an object with 'meeting', found {entry!r:.60}; fix it")
     if turns is not None and type(turns) is not int:
         raise UserError(f"{place}: expected a whole number under 'turns', found {turns!r:.60}; fix it")
+    if has_surrogate(name):
+        raise UserError(
+            f"{place}: expected a meeting's name in Unicode, found a lone surrogate in {name!r:.60}; fix it"
+        )
     return Meeting(name.strip(), place, turns)

@@ -88,6 +88,8 @@ def _json_rows(file: Path) -> Iterator[Row]:
             ) from error
         if not isinstance(values, dict):
             raise UserError(f"{place}: expected a JSON object, found {type(values).__name__}; write one object a line")
+        if "\\ud" in text.lower():  # UTF-8 holds no surrogates: only an escape makes one
+            _refuse_surrogates(values, place)
         yield Row(values, place)
 
 
@@ -98,9 +100,6 @@ def _checked_object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise UserError(f"{place}: expected each key once, found {twice!r} twice; remove one")
-    for key, value in pairs:
-        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
-            raise UserError(f"{place}: expected Unicode text under {key!r}, found a lone surrogate; remove the escape")
     return values
 
 
@@ -117,6 +116,23 @@ def _bytes_of(file: Path) -> bytes:
         raise UserError(
             f"{file}: expected a whole gzip file, found: {error}; the file may be cut off, copy it again"
         ) from None  # an OSError as its cause is taken for a full disk further up
+
+
+def has_surrogate(value: Any) -> bool:
+    """Whether a text anywhere in a JSON value has a lone surrogate, which no UTF-8 file can hold."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str) and any("\ud800" <= c <= "\udfff" for c in one):
+            return True
+        left += [*one, *one.values()] if isinstance(one, dict) else one if isinstance(one, list) else []
+    return False
+
+
+def _refuse_surrogates(values: dict[str, Any], place: str) -> None:
+    for key, value in values.items():
+        if has_surrogate([key, value]):
+            raise UserError(f"{place}: expected Unicode text under {key!r}, found a lone surrogate; remove the escape")
 
 
 def check_columns(present: Sequence[str], needed: Sequence[str], place: str) -> None:

@@ -52,6 +52,14 @@ def test_bad_span_is_named(meetings, span):
         meetings({**MEETING, "specific_query_list": [query]})
 
 
+@pytest.mark.parametrize("place", ["Zero", "What of B", "B  spoke", '"C"'])
+def test_a_lone_surrogate_is_named_wherever_it_stands(meetings, place):
+    # Below the first level it was met hours later, or as a traceback: no file of a run can hold it.
+    line = json.dumps(MEETING).replace(place, place[:-1] + "\\udc00" + place[-1])
+    with pytest.raises(UserError, match=r"line 1: expected Unicode text under '\w+', found a lone surrogate"):
+        meetings(line)
+
+
 @pytest.mark.parametrize(
     ("words", "text", "beyond"),
     [
@@ -144,6 +152,7 @@ def test_an_index_names_meetings_and_series(meetings, written):
         ({"m": "one"}, "expected a list of meetings, found str"),
         (7, "expected a list of meetings, found int"),
         ("[1,", "expected valid JSON in .*index.json"),
+        ('["one", "\\ud800"]', "entry 1: expected a meeting's name in Unicode, found a lone surrogate"),
     ],
 )
 def test_an_index_that_does_not_fit_is_named(meetings, written, index, message):
