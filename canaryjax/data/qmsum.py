@@ -14,6 +14,7 @@ from canaryjax.data.shards import Part
 from canaryjax.data.source import DataSource
 from canaryjax.errors import UserError
 
+_TURN = re.compile(r"\s*\d{1,9}\s*", re.ASCII)
 _MARKUP = re.compile(r"\{[a-z]+\}")
 # Answers and transcripts quote the same words in either form, and grounding compares words.
 _PLAIN = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
@@ -86,6 +87,8 @@ def _asked(record: _Record, meeting: str, beyond: set[str]) -> Iterator[Example]
     source, place = record.source, record.row.place
     group = _group(meeting, source)
     turns = [_turn(turn, place, source.markup) for turn in record.turns]
+    if not turns:
+        raise UserError(f"{place}: expected turns under 'meeting_transcripts', found none; remove the record")
     transcript, reached = _beginning(turns, source.transcript_words)
 
     def example(name: str, document_id: str, document: str, query: Row) -> Example:
@@ -140,14 +143,21 @@ def _turn(turn: Any, place: str, markup: str) -> str | None:
 
 
 def _span(span: Any, turns: int, place: str) -> tuple[int, int]:
-    """Bounds of a span: decimal strings, 0-based turns, both ends inclusive."""
-    try:
-        start, end = map(int, span if isinstance(span, list) else ())  # of "12" the bounds would be 1 and 2
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{place}: expected a span of two decimal strings, found {span!r}; check the file") from error
-    if not 0 <= start <= end < turns:
-        raise UserError(f"{place}: expected a span within turns 0 to {turns - 1}, found {span!r}; check the file")
+    """Bounds of a span: decimal strings or whole numbers, 0-based turns, both ends inclusive."""
+    bounds = [_bound(bound) for bound in span] if isinstance(span, list) else []
+    if len(bounds) != 2 or None in bounds:
+        raise UserError(f"{place}: expected a span of two decimal strings, found {span!r:.60}; check the file")
+    start, end = (bound for bound in bounds if bound is not None)
+    if not start <= end < turns:
+        raise UserError(f"{place}: expected a span within turns 0 to {turns - 1}, found {span!r:.60}; check the file")
     return start, end
+
+
+def _bound(bound: Any) -> int | None:
+    """A turn's number; None for anything that `int` would have to cut or read into: 1.9, true, "1_0"."""
+    if isinstance(bound, str) and _TURN.fullmatch(bound):
+        return int(bound)
+    return bound if type(bound) is int and bound >= 0 else None
 
 
 def _list(values: Any, key: str, place: str) -> list[Any]:

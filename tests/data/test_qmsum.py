@@ -45,11 +45,28 @@ def test_gold_spans_are_inclusive_decimal_strings(meetings):
     assert (second.id, second.document) == ("m/0/s1", "A: Zero\nE: Four")
 
 
-@pytest.mark.parametrize("span", [["1", "5"], ["2", "1"], ["-1", "1"], ["a", "1"], ["1"], 7, "12"])
+# What `int` would cut or read into is no turn: "12" is not from 1 to 2, and 1.9 is not 1.
+@pytest.mark.parametrize(
+    "span",
+    [
+        *(["1", "5"], ["2", "1"], ["-1", "1"], ["a", "1"], ["1"], 7, "12", {"1": 0, "2": 0}, None, ["1", None]),
+        *([1.0, 1.9], [1, float("inf")], [1, float("nan")], [True, True], ["1_0", "1_1"], ["1", "9" * 5000], [-1, 1]),
+    ],
+)
 def test_bad_span_is_named(meetings, span):
     query = {"query": "Q", "answer": "A", "relevant_text_span": [span]}
     with pytest.raises(UserError, match=r"line 1, specific query 0.*span"):
         meetings({**MEETING, "specific_query_list": [query]})
+
+
+def test_bounds_may_be_whole_numbers(meetings):
+    query = {"query": "Q", "answer": "A", "relevant_text_span": [[1, 2]]}
+    assert meetings({**MEETING, "specific_query_list": [query]})[0].document == "B: One and more\nC: Two"
+
+
+def test_a_meeting_without_turns_is_named(meetings):
+    with pytest.raises(UserError, match=r"line 1: expected turns under 'meeting_transcripts', found none"):
+        meetings({**MEETING, "meeting_transcripts": []})
 
 
 @pytest.mark.parametrize("place", ["Zero", "What of B", "B  spoke", '"C"'])
