@@ -136,13 +136,16 @@ def _refuse_surrogates(values: dict[str, Any], place: str) -> None:
 
 
 def check_columns(present: Sequence[str], needed: Sequence[str], place: str) -> None:
-    """Raises UserError where a table lacks a column, naming it and those that it has."""
+    """Raises UserError where a table lacks a column, naming it and those that it has, or has two of one name."""
     missing = [name for name in needed if name not in present]
     if missing:
         raise UserError(
             f"{place}: expected the column {missing[0]!r}, found {', '.join(present) or 'none'}; check data.kind, or "
             "rename a column"
         )
+    if len(set(present)) < len(present):  # the last one would win, unsaid
+        twice = next(name for name in present if list(present).count(name) > 1)
+        raise UserError(f"{place}: expected each column once, found {twice!r} twice; rename one")
 
 
 def _parquet_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
@@ -152,13 +155,34 @@ def _parquet_rows(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(file) as table:
-            check_columns(table.schema_arrow.names, columns, str(file))
+            names = table.schema_arrow.names
+            check_columns(names, columns, str(file))
             for batch in table.iter_batches(batch_size=_BATCH):
-                for values in batch.to_pylist():
+                found = (_objects(file, name, column) for name, column in zip(names, batch.columns, strict=True))
+                for values in zip(*found, strict=True):
                     number += 1
-                    yield Row(values, f"{file}, row {number}")
+                    yield Row(dict(zip(names, values, strict=True)), f"{file}, row {number}")
+    except UserError:
+        raise
     except (pyarrow.lib.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"{file}: expected a whole parquet file, found: {' '.join(str(error).split())[:200]}; it may be cut off, "
             "copy it again"
+        ) from None
+
+
+def _objects(file: Path, name: str, column: Any) -> list[Any]:
+    """A column's values; times as Arrow has them, since Python's end before and no text is in them."""
+    import pyarrow.types
+
+    if pyarrow.types.is_temporal(column.type):
+        return [value if value.is_valid else None for value in column]
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise UserError(
+            f"{file}: expected values that Python can hold in the column {name!r}, found {column.type} with: "
+            f"{' '.join(str(error).split())[:200]}; drop the column"
         ) from None

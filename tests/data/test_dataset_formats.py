@@ -72,6 +72,34 @@ def test_a_parquet_file_that_lacks_a_column_is_named_with_those_it_has(tmp_path,
         load_examples(source(path))
 
 
+def test_a_column_of_times_beyond_pythons_is_in_nobodys_way(tmp_path, source):
+    # Nothing reads it; turned into Python's times it was a traceback. Where text is wanted it is no text.
+    rows = {"document": ["One."], "question": ["What?"], "answer": ["One"]}
+    for number, kind in enumerate((pa.timestamp("ms"), pa.timestamp("us", "Mars/Base"), pa.date64())):
+        times = pa.array([2**60], pa.int64()).cast(kind, safe=False) if kind != pa.date64() else pa.array([2**55], kind)
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({**rows, "made": times}), path)
+        assert [e.answer for e in load_examples(source(path))] == ["One"]
+        pq.write_table(pa.table({**rows, "id": times}), path)
+        with pytest.raises(UserError, match="row 1: expected a string under 'id', found "):
+            load_examples(source(path))
+
+
+def test_values_that_python_cannot_hold_are_named_by_their_column(tmp_path, source):
+    path = tmp_path / "r.parquet"
+    rows = {"document": ["One."], "question": ["What?"], "answer": ["One"]}
+    pq.write_table(pa.table({**rows, "log": pa.array([[2**60]], pa.list_(pa.timestamp("ms")))}), path)
+    with pytest.raises(UserError, match=r"r.parquet: expected values that Python can hold in the column 'log', .*drop"):
+        load_examples(source(path))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path, source):
+    path, names = tmp_path / "r.parquet", ["document", "question", "answer", "answer"]
+    pq.write_table(pa.Table.from_arrays([pa.array(["x"])] * 4, names=names), path)
+    with pytest.raises(UserError, match=r"r.parquet: expected each column once, found 'answer' twice; rename one"):
+        load_examples(source(path))
+
+
 def test_a_parquet_file_that_is_none_or_cut_off_is_one_line(tmp_path, source):
     whole = parquet(REPLIQA * 99, tmp_path / "whole.parquet").read_bytes()
     for number, data in enumerate([b"PAR1 not really", b"", whole[:-9], whole[:200] + whole[300:]]):
