@@ -15,10 +15,14 @@ Rank = Annotated[int, Field(ge=1, le=2**16)]  # wider than any projection; a lar
 # Beyond, an update is nothing or infinite in float32, and no adapter's file holds it.
 Alpha = Annotated[float, Field(ge=1e-6, le=1e6)]
 
+LARGEST = 2**31 - 1  # beyond, a count is a slip, and what is reckoned with it overflows
+LONGEST_SHOWN = 80  # characters of a value in a message
 LONGEST_NAME = 255  # bytes of a file's or folder's name on the usual file systems
 
 
-def _short_names(path: str) -> str:
+def _usable(path: str) -> str:
+    if not path or "\0" in path:  # an empty one would mean the folder where one stands
+        raise ValueError(f"expected a path, found {path!r}; give one")
     # Asking the system about a longer name is an error, not "no such file"; it is better met here than after a start.
     longest = max((len(part.encode("utf-8", "surrogateescape")) for part in Path(path).parts), default=0)
     if longest > LONGEST_NAME:
@@ -28,7 +32,7 @@ def _short_names(path: str) -> str:
     return path
 
 
-FilePath = Annotated[str, AfterValidator(_short_names)]
+FilePath = Annotated[str, AfterValidator(_usable)]
 
 
 def section_in(annotation: object) -> "type[Section] | None":
@@ -51,3 +55,19 @@ class Section(BaseModel):
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
             raise ValueError(f"expected a value of another kind than true or false, found {value}; correct it")
         return value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _whole_numbers_are_countable(cls, value: object) -> object:
+        if isinstance(value, int) and value > LARGEST:
+            raise ValueError(f"expected at most {LARGEST}, found {shown(value)}; lower it")
+        return value
+
+
+def shown(value: object) -> str:
+    """A value in a message, cut; Python refuses to write whole numbers of thousands of digits."""
+    try:
+        text = repr(value)
+    except ValueError:
+        text = "a whole number of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

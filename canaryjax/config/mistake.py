@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from canaryjax.config.fields import section_in
+from canaryjax.config.fields import section_in, shown
 from canaryjax.config.nearest import hint, paths_of
 from canaryjax.config.policy import ALGORITHMS, chosen_algorithm
 from canaryjax.config.schema import AuditConfig
@@ -30,7 +30,6 @@ WORDS = {
     "missing": ("a value", "give one"),
     "algorithm": ("grpo or ppo", "choose one"),
 }
-LONGEST = 80  # characters that are shown of a value
 KEY = re.compile(r"`([\w.]+)`")  # how a validator of several keys marks them
 
 
@@ -75,8 +74,7 @@ def _shown(value: object) -> str:
         return "keys and values"
     if isinstance(value, list | tuple) and any(isinstance(one, Mapping | list) for one in value):
         return f"a list of {len(value)} with lists or keys in it"
-    text = repr(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return shown(value)
 
 
 def _keys(location: tuple[int | str, ...]) -> list[str]:

@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from canaryjax.config.fields import Count, Section
 
+MOST_POLICIES = 100_000  # of an arm; years on any machine
+
 ScoreName = Literal["clean_raw", "clean_net", "induced_raw", "induced_net"]
 
 
@@ -30,9 +32,9 @@ class StudyConfig(Section):
 
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of everything random in the study."""
-    compliant: Annotated[int, Field(ge=1)] = 10
+    compliant: Annotated[int, Field(ge=1, le=MOST_POLICIES)] = 10
     """Policies trained without documents."""
-    violating: Annotated[int, Field(ge=1)] = 10
+    violating: Annotated[int, Field(ge=1, le=MOST_POLICIES)] = 10
     """Policies trained with documents."""
     assignment: Literal["blocked", "iid"] = "blocked"
     """Which trial is which arm: the exact counts in random order (`blocked`), or a coin for each trial (`iid`), so that
