@@ -61,7 +61,9 @@ def test_a_resume_clears_half_written_folders_at_any_depth(run):
     assert left == ["adapters", "adapters/trial-0000", "config.yaml", "run.json"]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b"[1]", b"name: other\n", b"\t:"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"\xff\xfe", b"[1]", b"name: other\n", b"\t:", b"a: !!timestamp x", b"a: !!bool x"]
+)
 def test_a_resume_writes_a_lost_or_damaged_config_again(run, content):
     file = run.path / "config.yaml"
     if content is None:
@@ -97,7 +99,7 @@ def test_keys_that_differ_are_named_only_where_the_old_ones_are_known(run, conte
         ('{"schema": "canaryjax.run/4", "config_hash": null, "seconds": 1}', "config_hash and seconds .*; restore"),
         *(
             (f'{{"schema": "canaryjax.run/4", "config_hash": "{HASH}", "seconds": {seconds}}}', "seconds in .*; rest")
-            for seconds in ("null", "-1", "NaN", "Infinity", "true", '"7"')
+            for seconds in ("null", "-1", "NaN", "Infinity", "true", "9" * 400, '"7"')
         ),
     ],
 )

@@ -1,7 +1,6 @@
 """The run directory: whole files appear at once or not at all, rows are appended, and a run can be taken up again."""
 
 import contextlib
-import math
 import os
 import threading
 import time
@@ -11,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from canaryjax.config import OBSERVING
+from canaryjax.config import OBSERVING, UNREADABLE
 from canaryjax.errors import UserError
 from canaryjax.runlog.files import cut_half_line, disk_is_full, encode, read_json, read_jsonl, replacing
 from canaryjax.runlog.leftover import check_kinds, clear_temporaries
@@ -25,6 +24,7 @@ except ImportError:  # not a POSIX system: two processes in one directory are th
 CONFIG_FILE, RUN_FILE, OPENING_FILE = "config.yaml", "run.json", "opening.json"
 SCHEMA = "canaryjax.run/4"
 OPENING = {CONFIG_FILE, RUN_FILE, OPENING_FILE}  # written before anything is trained
+MOST_SECONDS = 1e12  # 30,000 years; a larger whole number may not even be added to
 RUNS = Path("runs")
 UNBORN = f".{RUN_FILE}.*.tmp"  # all that a process leaves which was killed while it began a run
 _held: dict[Path, int] = {}  # directories that this process holds, by resolved path
@@ -220,9 +220,11 @@ def _read_about(file: Path) -> dict[str, Any]:
             "version it was begun with, or give another --out"
         )
     seconds = about.get("seconds")
-    counted = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < math.inf
+    counted = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < MOST_SECONDS
     if not (counted and isinstance(about.get("config_hash"), str)):
-        raise UserError(f"expected config_hash and seconds in {file}, found {about}; restore it, or give another --out")
+        raise UserError(
+            f"expected config_hash and seconds in {file}, found {about!s:.200}; restore it, or give another --out"
+        )
     return about
 
 
@@ -282,7 +284,7 @@ def _lock(path: Path) -> None:
 def _read_yaml(path: Path) -> Any:
     try:
         return yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+    except (OSError, *UNREADABLE):  # a tag may make errors of its own
         return None
 
 

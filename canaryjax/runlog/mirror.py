@@ -149,7 +149,7 @@ def _keep_reported(
 def _read_series(run_dir: RunDirectory, row: Mapping[str, Any]) -> tuple[str, str, int, dict[str, float]]:
     try:
         return series(row)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"expected trial, stage and update in every row of metrics.jsonl in {run_dir.path}, found {row!s:.80}; "
             f"{REMEDY}"
