@@ -115,11 +115,14 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
         found = "something else" if tree else "nothing"
         raise UserError(f"expected a mapping of config keys in {path}, found {found}; see configs/quick.yaml")
     assert isinstance(tree, DictConfig)
+    _refuse_missing(OmegaConf.missing_keys(tree) & {"extends"}, str(path))
     try:
         parent = tree.pop("extends", None)
     except OmegaConfBaseException as error:  # an interpolation
         raise UserError(f"expected `extends` in {path} to name a file; {_one_line(error)}") from error
     if parent is None:
+        if not tree:
+            raise UserError(f"expected keys beside `extends: null` in {path}, found none; see configs/quick.yaml")
         return tree
     try:
         beside = _find(path.parent, str(parent))

@@ -193,3 +193,37 @@ def test_an_override_may_name_the_algorithm_where_the_file_says_nothing_of_polic
 def test_marks_in_a_value_are_the_values_own():
     with pytest.raises(UserError, match=r"^config keys 'data\.path', 'data\.kind': .*found '`x`'; set"):
         load_config("quick", ["data.path='`x`'"])
+
+
+@pytest.mark.parametrize("value", ["9" * 30, "9" * 400, "1e30", "0x" + "f" * 5000, "2147483648"])
+@pytest.mark.parametrize("key", ["policy.epochs", "policy.max_prompt_length", "evaluation.decoys", "data.documents"])
+def test_a_number_that_nothing_can_be_reckoned_with_is_refused(key, value):
+    # Plans and runs met it later, as a traceback of an overflow.
+    told = message([f"{key}={value}"])
+    assert f"config key '{key}': expected " in told
+    assert len(told) < 300
+
+
+def test_a_number_of_thousands_of_digits_is_named_without_them():
+    assert "found a whole number of thousands of digits; lower it" in message(["study.seed=0x" + "f" * 5000])
+
+
+def test_no_more_policies_than_a_list_holds():
+    assert "'study.compliant': expected at most 100000, found 100001; lower it" in message(["study.compliant=100001"])
+
+
+@pytest.mark.parametrize("key", ["model.path", "data.path", "data.index"])
+def test_an_empty_path_does_not_mean_the_folder_where_one_stands(tmp_path, key):
+    section, name = key.split(".")
+    file = tmp_path / "mine.yaml"
+    for given, found in (("''", "''"), ('"a\\0b"', r"'a\x00b'")):
+        file.write_text(f"extends: quick\n{section}: {{{name}: {given}}}\n")
+        assert f"config key '{key}': expected a path, found {found}; give one" in message([], file)
+
+
+@pytest.mark.parametrize("text", ["extends: null", "extends: ???", "extends:"])
+def test_a_config_that_extends_nothing_and_says_nothing_is_refused(tmp_path, text):
+    # It would be every default: days of training, unasked.
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    assert re.match(r"expected (keys beside|a value for) .?`?.?extends", message([], file))
