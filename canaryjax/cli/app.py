@@ -16,6 +16,7 @@ from canaryjax.errors import UserError
 EXIT_DONE, EXIT_OTHER, EXIT_USER = 0, 1, 2
 # What the user's disk or permissions caused, wherever it is met; any other system error is a fault of ours.
 STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
+LONGEST, HEAD = 1800, 1200  # characters of a message, and those before what is left out
 
 app = typer.Typer(
     name="canaryjax",
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = EXIT_OTHER
     except UserError as error:
-        status = _say(str(error), EXIT_USER)
+        status = _say(cut(str(error)), EXIT_USER)
     except OSError as error:
         what = error.filename or "the files of this command"
         if error.errno == errno.ENAMETOOLONG:
@@ -68,6 +69,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     except MemoryError:
         status = _say("expected enough memory, found too little; lower study.policies_per_chunk", EXIT_OTHER)
     sys.exit(status)
+
+
+def cut(text: str) -> str:
+    """A message without its middle where a file's own names and values make it long; the end says what to do.
+
+    >>> cut("a" * 3000).count("a")
+    1800
+    """
+    return text if len(text) <= LONGEST else f"{text[:HEAD]} ... {text[HEAD - LONGEST :]}"
 
 
 def _leave(status: int) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from canaryjax.cli import audit
+from canaryjax.cli import app, audit
 from canaryjax.cli.audit import split_words
 from canaryjax.errors import UserError
 
@@ -180,6 +180,20 @@ def test_a_fault_of_ours_is_status_1_with_a_traceback(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     assert "RuntimeError: ours" in done.stderr
+
+
+def test_a_long_message_keeps_its_beginning_and_its_remedy(monkeypatch, capsys):
+    # Names and values of a file stand in messages: a key of a megabyte filled the terminal.
+    def fail(_):
+        raise UserError(f"rows.jsonl, line 1: found {'k' * 10**6}; add it")
+
+    monkeypatch.setattr(app, "_run", fail)
+    with pytest.raises(SystemExit, match="2"):
+        app.main([])
+    told = capsys.readouterr().err
+    assert told.startswith("canaryjax: error: rows.jsonl, line 1: found kkk")
+    assert told.endswith("kkk; add it\n")
+    assert len(told) < 2000
 
 
 def test_a_full_disk_is_the_users_and_another_system_error_is_ours():
