@@ -115,8 +115,9 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
         found = "something else" if tree else "nothing"
         raise UserError(f"expected a mapping of config keys in {path}, found {found}; see configs/quick.yaml")
     assert isinstance(tree, DictConfig)
-    _refuse_missing(OmegaConf.missing_keys(tree) & {"extends"}, str(path))
     try:
+        if OmegaConf.is_missing(tree, "extends"):
+            _refuse_missing({"extends"}, str(path))
         parent = tree.pop("extends", None)
     except OmegaConfBaseException as error:  # an interpolation
         raise UserError(f"expected `extends` in {path} to name a file; {_one_line(error)}") from error
