@@ -18,13 +18,13 @@ GROUPS = (
     ("rl",),
     ("audit", "detector", "probes"),
     ("report",),
-    ("cli", "sweep"),
+    ("sweep", "cli"),
 )
 ORDER = [name for group in GROUPS for name in group]
 # The package's front door offers the public functions of many layers, lazily.
 FRONT = "canaryjax/__init__.py"
 # Command-line shims: `python -m canaryjax.audit` is a command, so it calls cli.
-SHIMS = {"canaryjax/audit/__main__.py", "canaryjax/detector/__main__.py", "canaryjax/probes/__main__.py"}
+SHIMS = {f"canaryjax/{command}/__main__.py" for command in ("audit", "detector", "probes", "sweep")}
 # Programs that make what ships, by folder; no other module may import them.
 PROGRAMS = {"canaryjax/embedded/pretrain/": "trains the shipped model, so it needs the whole forward pass"}
 LONGEST_SHIM = 6  # lines

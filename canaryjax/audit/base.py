@@ -1,5 +1,6 @@
 """The base model of a study: loaded, and given a supervised warm start where the config asks for one."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -133,10 +134,32 @@ def warm_start(
     return Base(merged, model.tokenizer, record | {"warm_start_merge_residual": residual}, adapter)
 
 
+def warm_start_digest(config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]) -> str:
+    """Hex digest of all that a warm start is trained with, the base left aside: rows, settings, random key, mesh.
+
+    Two of one base with equal digests are one computation, so that the second may take the first's adapter.
+    """
+    rows, settings, key = _inputs(config, tokenizer, examples)
+    digest = hashlib.sha256(repr((settings, config.study.mesh)).encode())
+    for array in (*jax.tree.leaves(rows), jax.random.key_data(key)):
+        values = np.asarray(array)
+        digest.update(repr((values.dtype.str, values.shape)).encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
 def _train(
     config: AuditConfig, model: LoadedModel, examples: Sequence[Example], stage: StageCheckpoints | None
 ) -> Adapter:
     assert model.tokenizer is not None
+    rows, settings, key = _inputs(config, model.tokenizer, examples)
+    log = None if stage is None else stage.log
+    return train_supervised(model.params, rows, settings, key, log, checkpoints=stage)
+
+
+def _inputs(
+    config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]
+) -> tuple[SupervisedRows, SupervisedSettings, jax.Array]:
     section = config.model.warm_start
     settings = SupervisedSettings(
         batch_size=section.batch_size,
@@ -145,10 +168,7 @@ def _train(
         adapter=adapter_settings(section.lora),
         optimizer=optimizer_settings(section.optimizer),
     )
-    rows = _rows(config, model.tokenizer, examples)
-    key = device_key(config.study.seed, "warm start")
-    log = None if stage is None else stage.log
-    return train_supervised(model.params, rows, settings, key, log, checkpoints=stage)
+    return _rows(config, tokenizer, examples), settings, device_key(config.study.seed, "warm start")
 
 
 def _rows(config: AuditConfig, tokenizer: TextTokenizer, examples: Sequence[Example]) -> SupervisedRows:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from jax.sharding import Mesh
 
 from canaryjax.audit.assignment import Assignment, assign_arms, chunk_trials
-from canaryjax.audit.base import Base, load_base, reserve_warm_start, warm_start
+from canaryjax.audit.base import Base, reserve_warm_start, warm_start, warm_start_digest
 from canaryjax.audit.chunk import Finished, run_chunk
 from canaryjax.audit.chunk_checkpoint import ChunkCheckpoints
 from canaryjax.audit.chunk_size import choose_chunks_at_once
@@ -18,6 +18,7 @@ from canaryjax.audit.outcome import study_report
 from canaryjax.audit.precision import precision_residual
 from canaryjax.audit.preflight import Prepared, check_texts, prepare_trials
 from canaryjax.audit.record import is_finished, keep_record, read_pairs, read_record, write_parquet
+from canaryjax.audit.shelf import BaseShelf
 from canaryjax.audit.stopwatch import Stopwatch
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.audit.training_log import METRICS, StudyLog, logging_to, write_rows
@@ -29,7 +30,7 @@ from canaryjax.data.loaders import load_dataset
 from canaryjax.data.statistics import dataset_statistics, statistics_line
 from canaryjax.embedded.corpus import generate_examples
 from canaryjax.errors import UserError
-from canaryjax.models.lora import concatenate_adapters
+from canaryjax.models.lora import Adapter, concatenate_adapters
 from canaryjax.models.mesh import mesh_of
 from canaryjax.models.sharding import place_base
 from canaryjax.rl.step_profile import StepProfile
@@ -56,6 +57,7 @@ def run_study(
     resume: bool,
     progress: Progress,
     profile: StepProfile | None = None,
+    shelf: BaseShelf | None = None,
 ) -> dict[str, Any]:
     """Runs every trial that has no record yet, and sums the study up.
 
@@ -69,6 +71,7 @@ def run_study(
       resume: Whether earlier records count.
       progress: Told about stages and policies.
       profile: Traces a few steps; chunks then run one after another, so that there is nothing else in the trace.
+      shelf: Base and warm starts of earlier studies of this process, which are then not loaded or trained again.
 
     Returns:
       The report's values, as in `report.json`.
@@ -77,7 +80,8 @@ def run_study(
     policy_settings(config)
     check_trackers(config.output.report_to)
     progress.stage("model and documents")
-    model = load_base(config)
+    shelf = shelf or BaseShelf()
+    model = shelf.load(config)
     dataset = load_dataset(config.data, config.study.seed, generate_examples)
     statistics = dataset_statistics(dataset.examples, dataset.counts)
     progress.note(statistics_line(statistics))
@@ -101,7 +105,7 @@ def run_study(
         again = [a.trial for chunk in chunks for a in chunk]
         warm = (run_dir.path / WARM_START).is_dir()
         with logging_to(run_dir, config.output.report_to, again, warm, progress.note) as log:
-            base = _base(config, _laid_out(model, mesh), warm_examples, run_dir, resume, progress, log)
+            base = _base(config, _laid_out(model, mesh), warm_examples, run_dir, resume, progress, log, shelf)
             base = _laid_out(base, mesh)  # a warm start made new arrays
             precision = precision_residual(base.params, prepared.trials[first.trial], config)
             run_dir.write_sealed(BASE, base.record | {"precision": precision})
@@ -136,16 +140,24 @@ def _base(
     resume: bool,
     progress: Progress,
     log: StudyLog,
+    shelf: BaseShelf,
 ) -> Base:
     """The base, its warm start kept in the run: a resumed run must not train another."""
     if not examples:
         return warm_start(config, model, examples, None)
-    folder = run_dir.path / WARM_START
+    assert model.tokenizer is not None
+    folder, digest = run_dir.path / WARM_START, warm_start_digest(config, model.tokenizer, examples)
     if resume and folder.is_dir():
         base = warm_start(config, model, examples, None, load_adapter(model, folder))
+    elif (trained := shelf.warm_starts.get(digest)) is not None:
+        progress.note("the warm start is that of an earlier study of this process")
+        base = warm_start(config, model, examples, None, trained)
+        _save_warm_start(config, run_dir, trained)
     else:
         progress.stage("warm start")
         base = _train_warm_start(config, model, examples, run_dir, progress, log)
+        assert base.warm_adapter is not None
+        shelf.warm_starts[digest] = base.warm_adapter
     return dataclasses.replace(base, record=base.record | {"warm_start_sha256": _warm_start_digests(run_dir)})
 
 
@@ -162,11 +174,15 @@ def _train_warm_start(
         base = warm_start(config, model, examples, stage)
         assert base.warm_adapter is not None
         log.finish([None])
-        with run_dir.telling():
-            lora = config.model.warm_start.lora
-            save_adapter(base.warm_adapter, run_dir.path / WARM_START, rank_stabilised=lora.rank_stabilised)
+        _save_warm_start(config, run_dir, base.warm_adapter)
         checkpoints.discard()
     return base
+
+
+def _save_warm_start(config: AuditConfig, run_dir: RunDirectory, adapter: Adapter) -> None:
+    with run_dir.telling():
+        lora = config.model.warm_start.lora
+        save_adapter(adapter, run_dir.path / WARM_START, rank_stabilised=lora.rank_stabilised)
 
 
 def _check_warm_start(run_dir: RunDirectory) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from canaryjax.cli import audit, generate, keys, score, startup
+from canaryjax.cli import audit, generate, keys, score, startup, sweep
 from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("audit")(audit.audit)
+app.command("sweep")(sweep.sweep)
 app.command("score")(score.score)
 app.command("generate")(generate.generate)
 app.command("keys")(keys.keys)
@@ -44,12 +45,12 @@ def main(argv: Sequence[str] | None = None) -> None:
       argv: Words after the program's name; None takes the process's own.
     """
     try:
-        with stoppable(audit.how_to_resume):
+        with stoppable(_how_to_resume):
             startup.prepare()
             status = _run(sys.argv[1:] if argv is None else list(argv))
             sys.stdout.flush()
     except Stopped as stop:
-        _say(f"stopped by {stop.name}{audit.how_to_resume()}", EXIT_OTHER, prefix="canaryjax:")
+        _say(f"stopped by {stop.name}{_how_to_resume()}", EXIT_OTHER, prefix="canaryjax:")
         _leave(EXIT_OTHER)
     except BrokenPipeError:  # the reader of our output left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             text = f"expected a path that the file system takes, found one that is too long: {what}; shorten it"
         elif error.errno in STORAGE:
             text = f"expected to read and write {what}, found: {error.strerror}; make room or give access"
-            text += audit.how_to_resume()
+            text += _how_to_resume()
         else:
             raise
         status = _say(text, EXIT_USER)
@@ -78,6 +79,11 @@ def cut(text: str) -> str:
     1800
     """
     return text if len(text) <= LONGEST else f"{text[:HEAD]} ... {text[HEAD - LONGEST :]}"
+
+
+def _how_to_resume() -> str:
+    """What to say after a stop of the command that ran; the others have nothing to say."""
+    return audit.how_to_resume() or sweep.how_to_resume()
 
 
 def _leave(status: int) -> None:

@@ -152,34 +152,21 @@ def _run(
 ) -> None:
     from rich.console import Console
 
-    from canaryjax.audit.study import run_study
     from canaryjax.cli.progress import watching
-    from canaryjax.report import render_report, terminal_summary
+    from canaryjax.report import terminal_summary
     from canaryjax.rl.step_profile import WARM, StepProfile
-    from canaryjax.runlog import disk_is_full
+    from canaryjax.sweep.single import run_to_report
 
     console = Console()
+    # The name of a config, never its folder: a report is for others to read.
+    name = Path(source).name if os.path.isfile(source) else source
+    command = shlex.join(["bin/audit", name, *overrides])
     with watching(Console(stderr=True)) as progress:
         progress.note(f"run directory {run_dir.path}")
         tracing = None if profile is None else StepProfile(profile, progress.note)
-        try:
-            report = run_study(config, run_dir, resume, progress, tracing)
-        except UserError as error:
-            if not disk_is_full(error.__cause__):  # the one mistake that a run is told to be taken up again after
-                run_dir.discard_unused()
-            raise
-        except BaseException:  # a stop: the time it took counts in the run's
-            with contextlib.suppress(UserError):
-                run_dir.keep_time()
-            raise
+        page = run_to_report(config, run_dir, resume, progress, command, tracing)
         if tracing is not None and not tracing.written:
             progress.note(f"no profile was written: no policy had more than {WARM} steps left to train")
-        # The name of a config, never its folder: a report is for others to read.
-        name = Path(source).name if os.path.isfile(source) else source
-        report.setdefault("command", shlex.join(["bin/audit", name, *overrides]))
-        run_dir.write_json("report.json", report)
-        progress.stage("report")
-        page = render_report(run_dir.path)
     console.print(terminal_summary(run_dir.read_json("report.json")))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
     run_dir.close()

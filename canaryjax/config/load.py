@@ -30,6 +30,7 @@ UNREADABLE = (
 OBSERVING = ("output.log_every", "output.sample_every", "output.report_to")
 MOST_MISTAKES = 5  # that are told at once
 SHIPPED_FOR = {"grpo": "quick", "ppo": "embedded/ppo"}
+SWEEPS = "sweeps"  # the folder of shipped sweep files, which are no configs of an audit
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
@@ -85,7 +86,8 @@ def _find(folder: Path, name: str) -> Path:
     for candidate in (folder / name, SHIPPED_CONFIGS / name, SHIPPED_CONFIGS / f"{name}.yaml"):
         if os.path.isfile(candidate):  # False, not an error, for a name that is too long for the file system
             return candidate
-    shipped = sorted(str(p.relative_to(SHIPPED_CONFIGS).with_suffix("")) for p in SHIPPED_CONFIGS.rglob("*.yaml"))
+    files = [path.relative_to(SHIPPED_CONFIGS).with_suffix("") for path in SHIPPED_CONFIGS.rglob("*.yaml")]
+    shipped = sorted(str(path) for path in files if path.parts[0] != SWEEPS)
     near = difflib.get_close_matches(name.removesuffix(".yaml"), shipped, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "check the name"
     raise UserError(f"expected a config file or one of {shipped}, found no file {name!r}; {hint}")
@@ -115,6 +117,10 @@ def _read_tree(path: Path, seen: tuple[Path, ...]):
         found = "something else" if tree else "nothing"
         raise UserError(f"expected a mapping of config keys in {path}, found {found}; see configs/quick.yaml")
     assert isinstance(tree, DictConfig)
+    if "grid" in tree or "factors" in tree:
+        raise UserError(
+            f"expected the config of one audit in {path}, found a sweep of several; run canaryjax sweep {path}"
+        )
     try:
         if OmegaConf.is_missing(tree, "extends"):
             _refuse_missing({"extends"}, str(path))

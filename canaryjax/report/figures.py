@@ -44,7 +44,8 @@ _FIGURES: dict[str, tuple[tuple[float, float], tuple[int, int], Draw]] = {
 
 
 @contextmanager
-def _styled(size: tuple[float, float]) -> Iterator[Figure]:
+def styled(size: tuple[float, float]) -> Iterator[Figure]:
+    """A figure of a size in inches, in the reports' style inside the block."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
@@ -55,16 +56,20 @@ def draw_figures(run: Run) -> dict[str, Plot]:
     """Draws every figure that the run has data for, by name."""
     plots = {}
     for name, (size, (rows, columns), draw) in _FIGURES.items():
-        with _styled(size) as figure:
+        with styled(size) as figure:
             panels: Any = figure.subplots(rows, columns, squeeze=False)
             told = draw(run, list(panels.flat))
             if told is None:
                 continue
-            buffer = io.BytesIO()
-            # No software name or date: equal data give equal files.
-            figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-            plots[name] = Plot(name, *told, buffer.getvalue())
+            plots[name] = Plot(name, *told, to_png(figure))
     return plots
+
+
+def to_png(figure: Figure) -> bytes:
+    """A drawn figure as a file's bytes; no software name or date is in it: equal data give equal files."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def write_figures(run: Run, plots: dict[str, Plot]) -> None:

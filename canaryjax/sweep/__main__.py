@@ -1,0 +1,5 @@
+import sys
+
+from canaryjax.cli import main
+
+main(["sweep", *sys.argv[1:]])
