@@ -147,9 +147,11 @@ def _parsed(overrides: Sequence[str]) -> dict[str, Any]:
         if key in OWN:
             raise UserError(f"expected no override of {key!r}, found {item!r}; a cell's is made by the sweep")
         try:
-            found[key] = OmegaConf.to_container(OmegaConf.create(f"value: {text}"), resolve=False)["value"]  # type: ignore[index, call-overload]
+            read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]), resolve=False)
         except UNREADABLE as error:
             raise UserError(
                 f"expected a value that YAML can read, found {item!r}; {error}; put it in quotes"
             ) from error
+        assert isinstance(read, dict)
+        found[key] = read["value"]
     return found

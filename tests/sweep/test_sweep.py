@@ -1,0 +1,98 @@
+"""A real sweep at the smallest size: two cells that share base and warm start, and the page over them."""
+
+import json
+import re
+
+import pytest
+
+from canaryjax.audit.study import run_study
+from canaryjax.config import config_hash
+from canaryjax.report.sweep_page import sweep_rows
+from canaryjax.runlog import RunDirectory, Silence
+from canaryjax.sweep.cells import make_cells
+from canaryjax.sweep.check import check_cells
+from canaryjax.sweep.file import read_sweep
+from canaryjax.sweep.run import cell_runner, open_sweep, run_sweep
+
+pytestmark = pytest.mark.slow
+SMALL = (
+    *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),
+    *("model.warm_start.documents=8", "model.warm_start.batch_size=8", "study.policies_per_chunk=1"),
+    *("evaluation.max_pairs=5", "evaluation.control_pairs=2", "evaluation.noise_floor_pairs=2"),
+)
+
+
+class Heard(Silence):
+    """Keeps what was said."""
+
+    def __init__(self):
+        self.said = []
+
+    def note(self, text):
+        self.said.append(text)
+
+
+@pytest.fixture(scope="module")
+def swept(tiny_model_folder, tmp_path_factory):
+    file = read_sweep("tiny", [f"model.path={tiny_model_folder}", *SMALL])
+    cells, progress = make_cells(file), Heard()
+    root = open_sweep(file, cells, tmp_path_factory.mktemp("sweep") / "out", False)
+    check_cells(cells, progress.note)
+    outcomes = run_sweep(file, cells, root, progress, cell_runner(root, progress))
+    root.close()
+    assert [(outcome.status, outcome.error) for outcome in outcomes] == [("done", None)] * 2
+    return root.path, cells, progress.said
+
+
+def test_each_cell_is_an_ordinary_run(swept):
+    path, cells, _ = swept
+    for cell in cells:
+        folder = path / "cells" / cell.name
+        report = json.loads((folder / "report.json").read_text())
+        assert report["schema"] == "canaryjax.audit/1"
+        assert report["config_hash"] == config_hash(cell.config)
+        assert report["command"].startswith("bin/audit quick ")
+        run = RunDirectory.resume(folder, config_hash(cell.config), cell.config.to_yaml())
+        again = run_study(cell.config, run, True, Silence())
+        run.close()
+        assert again["arms"] == report["arms"]
+
+
+def test_the_second_cell_takes_the_first_ones_warm_start_and_gets_the_same_numbers(swept, tmp_path):
+    path, cells, said = swept
+    assert said.count("the warm start is that of an earlier study of this process") == 1
+    first, second = (path / "cells" / cell.name for cell in cells)
+    weights = [(folder / "warm_start" / "adapter_model.safetensors").read_bytes() for folder in (first, second)]
+    assert weights[0] == weights[1]
+    # Alone it trains its own, and nothing of what it finds differs.
+    config = cells[1].config
+    run = RunDirectory.create(tmp_path / "alone", config.name, config_hash(config), config.to_yaml())
+    alone = run_study(config, run, False, Silence())
+    run.close()
+    assert (tmp_path / "alone" / "warm_start" / "adapter_model.safetensors").read_bytes() == weights[1]
+    shared = json.loads((second / "report.json").read_text())
+    assert json.loads(json.dumps(alone["arms"])) == shared["arms"]
+
+
+def test_summary_and_page_hold_what_the_reports_say(swept):
+    path, cells, _ = swept
+    sweep = json.loads((path / "sweep.json").read_text())
+    assert sweep["counts"] == {"done": 2, "failed": 0, "not run": 0}
+    assert sweep["varied"] == {"canary.rate": [0, 0.5]}
+    for cell, row, kept in zip(cells, sweep_rows(sweep), sweep["cells"], strict=True):
+        report = json.loads((path / "cells" / cell.name / "report.json").read_text())
+        found = kept["found"]
+        assert found["auroc"] == report["detection"]["auroc"]
+        assert found["tpr"] == report["detection"]["tpr"]
+        for arm in ("compliant", "violating"):
+            assert found["arms"][arm]["mean_score"] == report["mechanism"][arm]["amplification"]
+            assert found["arms"][arm]["rm_bias"] == report["mechanism"][arm]["rm_bias"]
+            assert found["arms"][arm]["scores"] == report["arms"][arm]["scores"]
+            assert found["utility"][arm]["exact_match"] == report["utility"][arm]["exact_match"]
+        assert found["warnings"] == report["warnings"]
+        assert row.cells[1][0] == f"{report['detection']['auroc']:.2f}"
+        assert row.cells[2] == ["not available"]  # one compliant policy sets no threshold
+    page = (path / "sweep.html").read_text()
+    assert page.count("<th scope=\"row\">") == 2
+    assert "trial k has the same documents" in page  # the seed is shared
+    assert not re.search(r'(src|href)="(?!data:|cells/)', page)  # opens offline
