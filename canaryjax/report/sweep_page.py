@@ -109,7 +109,7 @@ def _row(cell: Mapping[str, Any]) -> Row:
         why = [cell["error"]] if cell["error"] else []
         return Row(cell["name"], None, [[status, *why], *[[""]] * (len(HEAD) - 2)])
     tpr = found["tpr"] or {}
-    drawn = tpr.get("count") is not None
+    drawn = tpr.get("threshold") is not None
     cells = [
         [cell["status"], str(pick(found, "verdict.kind", ""))],
         [number(found["auroc"], 2), brackets(found["auroc_interval"])],
@@ -133,10 +133,10 @@ def _both(found: Mapping[str, Any], section: str, name: str) -> list[str]:
 def _caption(cells: Sequence[Mapping[str, Any]]) -> str:
     """What the table's brackets are: levels and methods over all cells."""
     done = [cell["found"] for cell in cells if cell["found"]]
-    methods = {str(pick(found, "auroc_interval.method")) for found in done}
+    methods = {pick(found, "auroc_interval.method") for found in done} - {None}
     levels = {pick(found, "auroc_interval.level") for found in done} - {None}
-    primary = sorted({label(str(found["primary"])) for found in done})
-    named = ", ".join(sorted(METHODS.get(method, method) for method in methods))
+    primary = sorted({label(pick(found, "primary", "not recorded")) for found in done})
+    named = ", ".join(sorted(METHODS.get(method, method) for method in methods)) or "no method"
     text = "Where a field has two lines for the arms, the first is compliant, the second violating. "
     if not done:
         return text

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import TypeVar
 
 from canaryjax.audit.base import reserve_warm_start
@@ -60,8 +61,8 @@ def check_dose(config: AuditConfig, examples: Sequence[Example]) -> None:
     for name, n in splits.items():
         if rate > 0 and injected_count(rate, n) == 0:
             raise UserError(
-                f"expected canary.rate of 0, or of at least {0.5 / n:.2g} to plant one trace in the {name} split of "
-                f"{n}, found {rate:g}; raise it or give more documents"
+                f"expected canary.rate of 0, or of at least {ceil(5000 / n) / 10_000:g} to plant one trace in the {name} "
+                f"split of {n}, found {rate:g}; raise it or give more documents"
             )
 
 

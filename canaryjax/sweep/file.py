@@ -89,7 +89,8 @@ def read_sweep(source: str, overrides: Sequence[str]) -> SweepFile:
 
 def _find(source: str) -> Path:
     folder = SHIPPED_CONFIGS / SWEEPS
-    for candidate in (Path(source), folder / source, folder / f"{source}.yaml", SHIPPED_CONFIGS / f"{source}.yaml"):
+    places = (Path(), folder, SHIPPED_CONFIGS)
+    for candidate in [place / name for place in places for name in (source, f"{source}.yaml")]:
         if os.path.isfile(candidate):
             return candidate
     shipped = sorted(path.stem for path in folder.glob("*.yaml"))

@@ -1,5 +1,6 @@
 """The cells of a sweep, one after another, and the sweep's own directory: what is done, what failed, what is left."""
 
+import gc
 import hashlib
 import json
 import os.path
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import jax
 import yaml
 
 from canaryjax.audit.shelf import BaseShelf
@@ -25,6 +27,7 @@ from canaryjax.sweep.summary import summarise
 
 CELLS, ERRORS = "cells", "errors"
 SUMMARY = "sweep.json"
+MOST_MAPS = 30_000
 
 
 @dataclass(frozen=True)
@@ -113,11 +116,26 @@ def cell_runner(root: RunDirectory, progress: Progress) -> RunOne:
                 raise
             return Outcome(cell.name, "failed", _line(error))
         except Exception as error:
+            if disk_is_full(error):
+                raise
             root.write_text(f"{ERRORS}/{cell.name}.txt", traceback.format_exc())
             return Outcome(cell.name, "failed", f"{type(error).__name__}: {_line(error)}")
+        finally:
+            spare_maps()
         return Outcome(cell.name, "done")
 
     return run_one
+
+
+def spare_maps() -> None:
+    """Lets go of all compiled programs once they hold about half of the memory maps that Linux gives a process.
+
+    Cells of other shapes compile programs of their own; at 65,530 maps the process would be aborted.
+    """
+    maps = Path("/proc/self/maps")
+    if maps.is_file() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 def is_done(cell: Cell, root: RunDirectory) -> bool:

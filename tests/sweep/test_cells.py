@@ -46,13 +46,12 @@ def test_equal_cells_are_one_however_their_values_are_written(tmp_path):
 
 
 def test_a_cell_is_what_audit_runs_with_its_words(tmp_path):
-    text = "base: quick\nset: {study: {compliant: 3}, description_: 1}\ngrid: {canary.rate: [0.25]}"
-    text = text.replace(", description_: 1", ", policy.lora.targets: [q, v]")
-    (cell,) = cells_of(tmp_path, text, "study.violating=4", "study.setting=two words: yes")
+    text = "base: quick\nset: {study: {compliant: 3}, policy.lora.targets: [q, v]}\ngrid: {canary.rate: [0.25]}"
+    (cell,) = cells_of(tmp_path, text, "study.violating=4", "study.setting=two words")
     assert load_config(cell.base, list(cell.overrides)) == cell.config
     study = cell.config.study
-    assert (study.compliant, study.violating, study.setting) == (3, 4, "two words: yes")
-    assert cell.config.policy.lora.targets == ("q", "v")
+    assert (study.compliant, study.violating, study.setting) == (3, 4, "two words")
+    assert list(cell.config.policy.lora.targets) == ["q", "v"]
     assert cell.overrides[-1] == "name=mine-rate-0.25"
 
 
@@ -79,7 +78,9 @@ def test_seeds_are_shared_or_each_cells_own(tmp_path):
 def test_names_that_would_be_one_folder_are_told_apart(tmp_path):
     text = "base: quick\ngrid: {study.setting: ['a b', 'a-b', 'A b']}"
     assert [cell.name for cell in cells_of(tmp_path, text)] == ["setting-a-b", "setting-a-b-2", "setting-A-b-3"]
-    text = "base: quick\ngrid: {policy.optimizer.learning_rate: [1.0e-3], reward_model.optimizer.learning_rate: [2.0e-3]}"
+    text = (
+        "base: quick\ngrid: {policy.optimizer.learning_rate: [1.0e-3], reward_model.optimizer.learning_rate: [2.0e-3]}"
+    )
     (cell,) = cells_of(tmp_path, text)
     assert cell.name == "policy.optimizer.learning_rate-0.001_reward_model.optimizer.learning_rate-0.002"
 
@@ -87,11 +88,17 @@ def test_names_that_would_be_one_folder_are_told_apart(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("base: quick\ngrid: {canary.rat: [0.1]}", "cell rat-0.1: unknown config key 'canary.rat'; did you mean 'canary.rate'?"),
+        (
+            "base: quick\ngrid: {canary.rat: [0.1]}",
+            "cell rat-0.1: unknown config key 'canary.rat'; did you mean 'canary.rate'?",
+        ),
         ("base: quick\nset: {beta: 1}\ngrid: {canary.rate: [0.1]}", "did you mean 'policy.kl_coefficient'?"),
         ("base: quick\ngrid: {canary.rate: [0.1, 1.5]}", "cell rate-1.5: config key 'canary.rate': expected at most 1"),
         ("base: quick\ngrids: {canary.rate: [0.1]}", "found 'grids'; did you mean 'grid'?"),
-        ("base: quick\ncanary: {rate: 0.1}\ngrid: {canary.rate: [0]}", "found 'canary'; put keys of the config below `set`"),
+        (
+            "base: quick\ncanary: {rate: 0.1}\ngrid: {canary.rate: [0]}",
+            "found 'canary'; put keys of the config below `set`",
+        ),
         ("base: quick", "expected either `grid` or `factors`"),
         ("base: quick\ngrid: {a: [1]}\nfactors: {a: [1]}", "found both"),
         ("base: quick\ngrid: {}", "expected keys with lists of values in `grid`"),
@@ -162,5 +169,5 @@ def test_a_dose_that_plants_nothing_is_refused(small_config, examples):
     check_dose(with_rate(0.05), examples)
     with pytest.raises(UserError, match=r"at least 0\.05 to plant one trace in the policy split of 10, found 0\.04"):
         check_dose(with_rate(0.04), examples)
-    with pytest.raises(UserError, match="in the reward-model split of 18, found 0.02"):
+    with pytest.raises(UserError, match=r"in the reward-model split of 18, found 0\.02"):
         check_dose(with_rate(0.02), examples)

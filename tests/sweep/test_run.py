@@ -28,6 +28,7 @@ def file(tmp_path):
 def trained(monkeypatch):
     """Stands in for the training of cells: which were asked for, and what happens in those that do not end well."""
     asked, faults = [], {}
+    monkeypatch.setattr(command, "_current", {})  # what a command says after a stop, for one process
 
     def run_to_report(config, run_dir, resume, progress, command, profile, shelf):
         asked.append((run_dir.path.name, resume))

@@ -93,6 +93,6 @@ def test_summary_and_page_hold_what_the_reports_say(swept):
         assert row.cells[1][0] == f"{report['detection']['auroc']:.2f}"
         assert row.cells[2] == ["not available"]  # one compliant policy sets no threshold
     page = (path / "sweep.html").read_text()
-    assert page.count("<th scope=\"row\">") == 2
+    assert page.count('<th scope="row">') == 2
     assert "trial k has the same documents" in page  # the seed is shared
     assert not re.search(r'(src|href)="(?!data:|cells/)', page)  # opens offline
