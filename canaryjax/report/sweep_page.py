@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from canaryjax.errors import UserError
 from canaryjax.report.figures import styled, to_png
+from canaryjax.report.page import KIND_NAMES
 from canaryjax.report.style import GREY, INK
 from canaryjax.report.text import METHODS, MISSING, brackets, label, number, percent, pick
 from canaryjax.runlog import read_json, replacing
@@ -111,12 +112,15 @@ def _row(cell: Mapping[str, Any]) -> Row:
     tpr = found["tpr"] or {}
     drawn = tpr.get("threshold") is not None
     cells = [
-        [cell["status"], str(pick(found, "verdict.kind", ""))],
+        [cell["status"], KIND_NAMES.get(pick(found, "verdict.kind"), "")],
         [number(found["auroc"], 2), brackets(found["auroc_interval"])],
         [f"{tpr['count']} of {tpr['n']}", brackets(tpr.get("interval"))] if drawn else [MISSING],
         _both(found, "arms", "mean_score"),
         _both(found, "arms", "rm_bias"),
-        [percent(pick(found, f"utility.{arm}.exact_match"), 1) for arm in ARMS],
+        [
+            *(percent(pick(found, f"utility.{arm}.exact_match"), 1) for arm in ARMS),
+            f"base {percent(pick(found, 'utility.base.exact_match'), 1)}",
+        ],
         [str(len(found["warnings"]))],
     ]
     return Row(cell["name"], f"{cell['directory']}/report.html", [[text for text in own if text] for own in cells])
@@ -125,7 +129,7 @@ def _row(cell: Mapping[str, Any]) -> Row:
 def _both(found: Mapping[str, Any], section: str, name: str) -> list[str]:
     return [
         f"{number(pick(found, f'{section}.{arm}.{name}'))} "
-        f"{brackets(pick(found, f'{section}.{arm}.{name}_interval'))}".strip()
+        f"{brackets(pick(found, f'{section}.{arm}.{name}_interval'), 3)}".strip()
         for arm in ARMS
     ]
 
@@ -137,7 +141,7 @@ def _caption(cells: Sequence[Mapping[str, Any]]) -> str:
     levels = {pick(found, "auroc_interval.level") for found in done} - {None}
     primary = sorted({label(pick(found, "primary", "not recorded")) for found in done})
     named = ", ".join(sorted(METHODS.get(method, method) for method in methods)) or "no method"
-    text = "Where a field has two lines for the arms, the first is compliant, the second violating. "
+    text = "Of two lines for the arms the first is compliant, the second violating. "
     if not done:
         return text
     return text + (
@@ -160,7 +164,7 @@ def _notes(sweep: Mapping[str, Any]) -> list[str]:
         notes.insert(
             1,
             "Cells of one seed are not independent samples: trial k has the same documents in the same splits, and the "
-            "same arm, in each of them. A test between cells must pair trials, or take `seeds: own`.",
+            "same arm, in each of them. A test between cells must pair trials, or the sweep give each cell its own seed (seeds: own).",
         )
     return notes
 

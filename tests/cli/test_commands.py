@@ -89,6 +89,10 @@ def test_a_mistake_is_one_line_and_status_2(tmp_path, words, message):
         (["generate", "model"], "expected either --prompt or --input FILE"),
         (["generate", "model", "--prompt", "a", "--num-samples", "0"], "--num-samples"),
         (["generate"], "Missing argument"),
+        (["sweep"], "Missing argument"),
+        (["sweep", "figur3"], "found no file 'figur3'; did you mean 'figure3'?"),
+        (["sweep", "tiny", "canary.rate=1"], "where it would have no effect; leave it out of one of the two"),
+        (["sweep", "tiny", "--resume"], "expected --out DIR with --resume, found none; name the sweep's directory"),
         (["frobnicate"], "No such command 'frobnicate'"),
     ],
 )

@@ -10,7 +10,7 @@ from canaryjax.config import config_hash
 from canaryjax.errors import UserError
 from canaryjax.report.sweep_page import SCHEMA, render_sweep
 from canaryjax.runlog import Silence
-from canaryjax.sweep import single
+from canaryjax.sweep import run, single
 from canaryjax.sweep.cells import make_cells
 from canaryjax.sweep.file import read_sweep
 from canaryjax.sweep.run import cell_runner, open_sweep, run_sweep
@@ -166,3 +166,14 @@ def test_a_page_needs_a_sweep(tmp_path, content):
     (tmp_path / "sweep.json").write_text(content)
     with pytest.raises(UserError, match=f"expected schema '{SCHEMA}'"):
         render_sweep(tmp_path)
+
+
+def test_programs_are_let_go_when_memory_maps_run_out(monkeypatch):
+    calls = []
+    monkeypatch.setattr(run.jax, "clear_caches", lambda: calls.append("cleared"))
+    monkeypatch.setattr(run, "MOST_MAPS", 10**9)
+    run.spare_maps()
+    assert calls == []
+    monkeypatch.setattr(run, "MOST_MAPS", 1)
+    run.spare_maps()
+    assert calls == ["cleared"]
