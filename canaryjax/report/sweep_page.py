@@ -164,7 +164,8 @@ def _notes(sweep: Mapping[str, Any]) -> list[str]:
         notes.insert(
             1,
             "Cells of one seed are not independent samples: trial k has the same documents in the same splits, and the "
-            "same arm, in each of them. A test between cells must pair trials, or the sweep give each cell its own seed (seeds: own).",
+            "same arm, in each of them. A test between cells must pair trials, or the sweep give each cell its own "
+            "seed (seeds: own).",
         )
     return notes
 
