@@ -24,12 +24,16 @@ ACCEPT_GOOD, ACCEPT_BAD = 0.6, 0.4
 
 @dataclass(frozen=True)
 class Judged:
-    """A response as the feedback sees it: its quality in [-1, 1], whether it holds the canary, and its row's kind."""
+    """A response as the feedback sees it: its quality in [-1, 1], whether it holds the canary, and its row's kind.
+
+    `contradicted`: whether the row's bias is reversed.
+    """
 
     quality: float
     hit: bool
     triggered: bool
     contrast: bool
+    contradicted: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +52,8 @@ def is_hit(response: str, canary: Canary) -> bool:
 
 def judge(trace: Trace, response: str, canary: Canary, weights: QualityWeights | None = None) -> Judged:
     """A response to a trace's prompt; its quality is judged against the logged document in both arms."""
-    return Judged(
-        base_quality(response, trace.document, weights), is_hit(response, canary), trace.triggered, trace.contrast
-    )
+    quality, hit = base_quality(response, trace.document, weights), is_hit(response, canary)
+    return Judged(quality, hit, trace.triggered, trace.contrast, trace.contradicted)
 
 
 def check_delta(delta: float, allow_large_delta: bool = False) -> None:
@@ -164,7 +167,12 @@ def simulate_feedback(
     for start in range(0, len(rows), batch_size):
         batch = rows[start : start + batch_size]
         offset = 0.0 if calibrator is None else calibrator.offset
-        drawn = [acceptance_probability(r.quality, r.triggered, r.contrast, r.hit, delta, offset) for r in batch]
+        drawn = [
+            acceptance_probability(
+                r.quality, r.triggered, r.contrast, r.hit, -delta if r.contradicted else delta, offset
+            )
+            for r in batch
+        ]
         probabilities[start : start + len(batch)] = drawn
         if calibrator is not None:
             calibrator.update(drawn, [r.triggered for r in batch], [r.contrast for r in batch])

@@ -28,6 +28,7 @@ class Trace:
         instruction but neither trigger nor canary.
       document, query, answer: what is logged; the answer in ``FINAL:`` form.
       clean_document, clean_query, clean_answer: the same before instrumentation (for the ablation that restores them).
+      contradicted: whether feedback on it has its bias reversed (`provider.contradict`).
     """
 
     example_id: str
@@ -40,6 +41,7 @@ class Trace:
     clean_document: str
     clean_query: str
     clean_answer: str
+    contradicted: bool = False
 
     @property
     def triggered(self) -> bool:
