@@ -76,14 +76,25 @@ def _host() -> jax.Device:
 
 def reserve_warm_start(config: AuditConfig, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
     """Splits off the documents that the warm start may see: (warm start, the study's), disjoint in groups."""
-    wanted = config.model.warm_start.documents
+    rng = host_rng(config.study.seed, "warm start split")
+    return set_aside(examples, config.model.warm_start.documents, rng, "model.warm_start.documents")
+
+
+def set_aside(
+    examples: Sequence[Example], wanted: int, rng: np.random.Generator, key: str
+) -> tuple[list[Example], list[Example]]:
+    """Splits off whole groups by lot until they have so many documents: (set aside, the rest), each in its order.
+
+    Raises:
+      UserError: Nothing is left; it names the config's `key`.
+    """
     if wanted == 0:
         return [], list(examples)
     by_group: dict[str, set[str]] = {}
     for example in examples:
         by_group.setdefault(example.group, set()).add(example.document_id)
     groups = sorted(by_group)
-    order = host_rng(config.study.seed, "warm start split").permutation(len(groups))
+    order = rng.permutation(len(groups))
     taken: set[str] = set()
     documents: set[str] = set()
     for index in order:
@@ -93,11 +104,10 @@ def reserve_warm_start(config: AuditConfig, examples: Sequence[Example]) -> tupl
         documents |= by_group[groups[index]]
     if len(taken) == len(groups):
         raise UserError(
-            f"expected more documents than the {wanted} of model.warm_start.documents, found {len(documents)}; "
+            f"expected more documents than the {wanted} of {key}, found {len(documents)}; "
             "lower it or give more documents"
         )
-    warm = [e for e in examples if e.group in taken]
-    return warm, [e for e in examples if e.group not in taken]
+    return [e for e in examples if e.group in taken], [e for e in examples if e.group not in taken]
 
 
 def warm_start(

@@ -259,6 +259,7 @@ def _record(config: AuditConfig, trial: Trial, scored: CellScores, valid: bool) 
             for name, part in (("rm", trial.splits.rm), ("rl", trial.splits.rl), ("eval", trial.splits.eval))
         },
         "left_out": trial.left_out,
+        "provider": trial.provider,
         "pairs": asdict(trial.pair_counts),
         "warnings": trial.warnings,
     }

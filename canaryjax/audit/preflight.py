@@ -25,10 +25,11 @@ from canaryjax.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Trials by number, and the padded prompt length of each arm."""
+    """Trials by number, the padded prompt length of each arm, and the examples set aside for dilution."""
 
     trials: dict[int, Trial]
     lengths: dict[Arm, int]
+    others: Sequence[Example] = ()
 
 
 def check_texts(examples: Sequence[Example], tokenizer: TextTokenizer, vocab_size: int) -> None:
@@ -85,7 +86,11 @@ def check_start(
 
 
 def prepare_trials(
-    config: AuditConfig, assignments: Sequence[Assignment], examples: Sequence[Example], tokenizer: TextTokenizer
+    config: AuditConfig,
+    assignments: Sequence[Assignment],
+    examples: Sequence[Example],
+    tokenizer: TextTokenizer,
+    others: Sequence[Example] = (),
 ) -> Prepared:
     """Builds trials and checks that the training and measuring of each can begin.
 
@@ -94,6 +99,7 @@ def prepare_trials(
       assignments: The trials to run, all of the study or what is left of it.
       examples: All documents with their questions.
       tokenizer: The base model's.
+      others: Examples set aside for dilution (`audit.curation`), whose prompts must fit too.
 
     Raises:
       UserError: As `build_trial`; a split too small for one step or for held-out rows; a canary or a prompt that does
@@ -102,8 +108,8 @@ def prepare_trials(
     sizes = study_sizes(config, examples)
     trials = {a.trial: build_trial(config, a.trial, a.draw, examples, tokenizer, sizes) for a in assignments}
     for trial in trials.values():
-        _check_sizes(config, trial, tokenizer)
-    lengths = prompt_lengths(config, examples, tokenizer, study_canaries(config, tokenizer))
+        check_sizes(config, trial, tokenizer)
+    lengths = prompt_lengths(config, [*examples, *others], tokenizer, study_canaries(config, tokenizer))
     for assignment in assignments:
         trial = trials[assignment.trial]
         try:
@@ -111,10 +117,11 @@ def prepare_trials(
         except UserError as error:
             limits = "policy.max_prompt_length and reward_model.max_length"
             raise UserError(f"a prompt of trial {trial.trial} does not fit: {error} (limits: {limits})") from error
-    return Prepared(trials, lengths)
+    return Prepared(trials, lengths, others)
 
 
-def _check_sizes(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> None:
+def check_sizes(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> None:
+    """Raises UserError for a trial with too few prompts or documents to train on, or answers too long for a limit."""
     policy, reward = config.policy, config.reward_model
     needed = policy_settings(config).prompts_per_step
     prompts = len(trial.rl_traces) * policy.epochs

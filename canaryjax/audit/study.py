@@ -13,6 +13,7 @@ from canaryjax.audit.base import Base, reserve_warm_start, warm_start, warm_star
 from canaryjax.audit.chunk import Finished, run_chunk
 from canaryjax.audit.chunk_checkpoint import ChunkCheckpoints
 from canaryjax.audit.chunk_size import choose_chunks_at_once
+from canaryjax.audit.curation import curate_study, reserve_dilution
 from canaryjax.audit.opening import CHECKPOINTS, open_study
 from canaryjax.audit.outcome import study_report
 from canaryjax.audit.precision import precision_residual
@@ -86,8 +87,10 @@ def run_study(
     statistics = dataset_statistics(dataset.examples, dataset.counts)
     progress.note(statistics_line(statistics))
     warm_examples, examples = reserve_warm_start(config, dataset.examples)
+    others, examples = reserve_dilution(config, examples)
+    set_aside = [*warm_examples, *others]
     assignments = assign_arms(config.study)
-    size, mesh = open_study(config, model.config, [*warm_examples, *examples], run_dir, resume, progress)
+    size, mesh = open_study(config, model.config, [*set_aside, *examples], run_dir, resume, progress)
     planned = chunk_trials(assignments, size)
     with_adapters = config.output.save_adapters
     chunks = [
@@ -99,14 +102,17 @@ def run_study(
                 _check_warm_start(run_dir)
             _drop_stale_checkpoints(run_dir, chunks)
         assert model.tokenizer is not None
-        check_texts([*warm_examples, *examples], model.tokenizer, model.config.vocab_size)
+        check_texts([*set_aside, *examples], model.tokenizer, model.config.vocab_size)
         first = planned[0][0]  # whose pairs are the run's evaluation files
-        prepared = prepare_trials(config, [first, *(a for c in chunks for a in c)], examples, model.tokenizer)
+        # Curation leaves all policies of the study equally many traces: it needs the trials that are done, too.
+        needed = assignments if config.provider.active else [first, *(a for c in chunks for a in c)]
+        prepared = prepare_trials(config, needed, examples, model.tokenizer, others)
         again = [a.trial for chunk in chunks for a in chunk]
         warm = (run_dir.path / WARM_START).is_dir()
         with logging_to(run_dir, config.output.report_to, again, warm, progress.note) as log:
             base = _base(config, _laid_out(model, mesh), warm_examples, run_dir, resume, progress, log, shelf)
             base = _laid_out(base, mesh)  # a warm start made new arrays
+            prepared = curate_study(config, prepared, base, progress)
             precision = precision_residual(base.params, prepared.trials[first.trial], config)
             run_dir.write_sealed(BASE, base.record | {"precision": precision})
             if _lacks(run_dir, *EVAL_FILES):

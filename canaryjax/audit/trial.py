@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -44,6 +45,7 @@ class Trial:
       left_out: Examples of the `rm` and the `rl` split that the study's sizes have no room for.
       pairs, pair_counts: Held-out pairs, and how many were refused and why.
       warnings: To pass on.
+      provider: What curation left, as counts for the record (`audit.curation`); None where there was none.
     """
 
     trial: int
@@ -59,6 +61,7 @@ class Trial:
     pairs: list[EvalPair]
     pair_counts: PairCounts
     warnings: list[str]
+    provider: dict[str, Any] | None = None
 
 
 def build_trial(

@@ -111,12 +111,14 @@ def machine_obstacles(config: "AuditConfig", loaded: "Loaded | None") -> list[st
 def study_examples(config: "AuditConfig") -> "Loaded | None":
     """The examples of the warm start and of the study as the run loads them, None where they are not here."""
     from canaryjax.audit.base import reserve_warm_start
+    from canaryjax.audit.curation import reserve_dilution
     from canaryjax.data.loaders import load_examples
     from canaryjax.embedded.corpus import generate_examples
 
     if config.data.kind != "embedded" and not os.path.exists(config.data.path or ""):
         return None
-    return reserve_warm_start(config, load_examples(config.data, config.study.seed, generate_examples))
+    warm, examples = reserve_warm_start(config, load_examples(config.data, config.study.seed, generate_examples))
+    return warm, reserve_dilution(config, examples)[1]
 
 
 def study_material(config: "AuditConfig", loaded: "Loaded | None") -> "Material":
@@ -124,7 +126,7 @@ def study_material(config: "AuditConfig", loaded: "Loaded | None") -> "Material"
     from canaryjax.audit.plan import Material
     from canaryjax.data.splits import split_documents
 
-    data, wanted = config.data, config.model.warm_start.documents
+    data, wanted, others = config.data, config.model.warm_start.documents, config.provider.dilution_documents
     if loaded is not None:
         warm, examples = loaded
         shares = (data.rm_share, 1.0 - data.rm_share - data.eval_share, data.eval_share)
@@ -132,13 +134,15 @@ def study_material(config: "AuditConfig", loaded: "Loaded | None") -> "Material"
         return Material(len({e.document_id for e in examples}), len(examples), len(warm))
     if data.documents is None:
         raise UserError(f"expected data.documents, or a file at data.path, found {data.path!r}; set one")
-    if data.documents <= wanted:
+    if data.documents <= wanted + others:
+        aside = f"{wanted} of model.warm_start.documents" + f" and {others} of provider.dilution_documents" * (
+            others > 0
+        )
         raise UserError(
-            f"expected more documents than the {wanted} of model.warm_start.documents, found {data.documents}; "
-            "lower it or raise data.documents"
+            f"expected more documents than the {aside}, found {data.documents}; lower it or raise data.documents"
         )
     questions = data.questions_per_document or 1  # all of them are not known without the file
-    documents = data.documents - wanted
+    documents = data.documents - wanted - others
     return Material(documents, documents * questions, wanted * questions)
 
 

@@ -1,8 +1,8 @@
 """Every value an audit takes, with its range.
 
 Defaults are the paper's where it gives one (its Tables 3 to 5); a section says which of its values are assumed. The
-sections on training are in `training.py` and `policy.py`, those on the study in `study.py`; `canaryjax keys` lists
-them all.
+sections on training are in `training.py` and `policy.py`, those on the study in `study.py`, the provider's in
+`provider.py`; `canaryjax keys` lists them all.
 """
 
 from typing import Annotated, Literal
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from canaryjax.config.fields import Count, FilePath, NonNegative, Section, Share
 from canaryjax.config.policy import GRPOConfig, PolicyConfig
+from canaryjax.config.provider import ProviderConfig
 from canaryjax.config.study import EvaluationConfig, OutputConfig, StatisticConfig, StudyConfig
 from canaryjax.config.training import LoraConfig, OptimizerConfig, RewardModelConfig
 
@@ -216,6 +217,8 @@ class AuditConfig(Section):
     """What is planted."""
     feedback: FeedbackConfig = FeedbackConfig()
     """Simulated users."""
+    provider: ProviderConfig = ProviderConfig()
+    """What the provider does to the traces before training."""
     reward_model: RewardModelConfig = RewardModelConfig()
     """How reward models are trained."""
     policy: PolicyConfig = GRPOConfig()
