@@ -13,7 +13,7 @@ import numpy as np
 from canaryjax.audit.base import Base, set_aside
 from canaryjax.audit.perplexity import trace_perplexities
 from canaryjax.audit.preflight import Prepared, check_sizes
-from canaryjax.audit.trial import Trial
+from canaryjax.audit.trial import Trial, heldout_groups
 from canaryjax.canaries.instrument import Trace, instrument
 from canaryjax.canaries.provider import CurationSettings, contradict, count_kinds, curate, dilution_count
 from canaryjax.config import AuditConfig
@@ -23,9 +23,10 @@ from canaryjax.errors import UserError
 from canaryjax.keys import host_rng
 from canaryjax.runlog import Progress
 
-# What the traces of a trial are for, by their number in `_purposes`.
+# What the traces of a trial are for, by their number in `_purposes`; those that were dropped are for nothing.
 PURPOSES = ("to train the reward model", "held out for the reward model's evaluation", "to train the policy")
-HELD_OUT, POLICY = 1, 2
+TRAIN, HELD_OUT, POLICY = range(3)
+NOTHING = -1
 
 
 def reserve_dilution(config: AuditConfig, examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
@@ -54,8 +55,12 @@ def curate_study(config: AuditConfig, prepared: Prepared, base: Base, progress: 
     progress.stage("provider curation")
     by_draw = {trial.draw: trial for trial in prepared.trials.values()}
     steps = _steps(config, by_draw, base)
-    sizes = _smallest(by_draw, {draw: own[list(own)[-1]] for draw, own in steps.items()})
-    curated = {draw: _curated(config, trial, steps[draw], sizes, prepared.others) for draw, trial in by_draw.items()}
+    purposes = {draw: _purposes(config, trial, list(steps[draw].values())[-1]) for draw, trial in by_draw.items()}
+    sizes = _smallest(by_draw, purposes)
+    curated = {
+        draw: _curated(config, trial, steps[draw], _cut(config, draw, purposes[draw], sizes), prepared.others)
+        for draw, trial in by_draw.items()
+    }
     trials = {number: replace(curated[trial.draw], trial=number) for number, trial in prepared.trials.items()}
     for trial in trials.values():
         check_sizes(config, trial, base.tokenizer)
@@ -84,61 +89,76 @@ def _steps(config: AuditConfig, trials: Mapping[int, Trial], base: Base) -> dict
     }
 
 
-def _purposes(trial: Trial) -> np.ndarray:
-    """What each trace of a trial's log is for, int `[traces]`."""
-    return np.concatenate([trial.rm_heldout * HELD_OUT, np.full(len(trial.rl_traces), POLICY)])
+def _purposes(config: AuditConfig, trial: Trial, kept: np.ndarray) -> np.ndarray:
+    """What each trace of a trial's log is for, int `[traces]`.
+
+    What the reward model is evaluated on is held out of what is left: a few rows held out before could all be dropped.
+    """
+    split = len(trial.rm_traces)
+    purposes = np.full(len(kept), POLICY)
+    purposes[:split] = trial.rm_heldout * HELD_OUT
+    if config.provider.filters:
+        left = [example for example, keep in zip(trial.splits.rm, kept[:split], strict=True) if keep]
+        groups = heldout_groups(config, trial.draw, left)
+        purposes[:split] = [HELD_OUT if e.group in groups else TRAIN for e in trial.splits.rm]
+    return np.where(kept, purposes, NOTHING)
 
 
-def _smallest(trials: Mapping[int, Trial], kept: Mapping[int, np.ndarray]) -> list[int]:
+def _smallest(trials: Mapping[int, Trial], purposes: Mapping[int, np.ndarray]) -> list[int]:
     """Traces for each purpose in the trial that has fewest."""
     sizes = []
     for number, purpose in enumerate(PURPOSES):
-        counts = {draw: int((kept[draw] & (_purposes(trial) == number)).sum()) for draw, trial in trials.items()}
+        counts = {draw: int((own == number).sum()) for draw, own in purposes.items()}
         draw = min(counts, key=lambda name: counts[name])
-        before = int((_purposes(trials[draw]) == number).sum())
-        if before and not counts[draw]:
+        wanted = number != HELD_OUT or trials[draw].rm_heldout.any()
+        if wanted and not counts[draw]:
             raise UserError(
-                f"expected traces {purpose} in every trial after the provider's curation, found none of {before} in "
-                f"trial {trials[draw].trial}; loosen a step of provider, or give more documents"
+                f"expected traces {purpose} in every trial after the provider's curation, found none in trial "
+                f"{trials[draw].trial}; loosen a step of provider, or give more documents"
             )
         sizes.append(counts[draw])
     return sizes
 
 
-def _curated(
-    config: AuditConfig, trial: Trial, steps: dict[str, np.ndarray], sizes: Sequence[int], others: Sequence[Example]
-) -> Trial:
-    """A trial after its provider: cut to the study's sizes, contradicted, diluted, and counted at each step."""
-    seed, draw = config.study.seed, trial.draw
-    kept, purposes, split = steps[list(steps)[-1]], _purposes(trial), len(trial.rm_traces)
-    rng = host_rng(seed, "provider equal sizes", draw)
-    chosen = np.zeros(len(kept), bool)
+def _cut(config: AuditConfig, draw: int, purposes: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """What is left for each purpose when all but the study's sizes is cut by lot."""
+    rng = host_rng(config.study.seed, "provider equal sizes", draw)
+    cut = np.full(len(purposes), NOTHING)
     for number, size in enumerate(sizes):
-        chosen[rng.permutation(np.flatnonzero(kept & (purposes == number)))[:size]] = True
+        cut[rng.permutation(np.flatnonzero(purposes == number))[:size]] = number
+    return cut
+
+
+def _curated(
+    config: AuditConfig, trial: Trial, steps: dict[str, np.ndarray], cut: np.ndarray, others: Sequence[Example]
+) -> Trial:
+    """A trial after its provider: of what the steps and the cut left, contradicted, diluted, and counted."""
+    seed, draw, split, chosen = config.study.seed, trial.draw, len(trial.rm_traces), cut != NOTHING
     masks = steps | {"equal_sizes": chosen}
     counts = {name: _by_split(_log(trial), mask, split) for name, mask in masks.items()}
-    heldout = trial.rm_heldout[chosen[:split]]
-    traces, examples = {}, {}
-    for name, own, part, mask in (
-        ("rm", trial.rm_traces, trial.splits.rm, chosen[:split]),
-        ("rl", trial.rl_traces, trial.splits.rl, chosen[split:]),
+    heldout = cut[:split][chosen[:split]] == HELD_OUT
+    traces, examples, left_out = {}, {}, {}
+    kept = list(steps.values())[-1] & ~chosen
+    for name, own, part, where in (
+        ("rm", trial.rm_traces, trial.splits.rm, np.s_[:split]),
+        ("rl", trial.rl_traces, trial.splits.rl, np.s_[split:]),
     ):
-        left = [trace for trace, keep in zip(own, mask, strict=True) if keep]
+        left = [trace for trace, keep in zip(own, chosen[where], strict=True) if keep]
         rng = host_rng(seed, "contradictory feedback", name, draw)
         traces[name] = contradict(left, config.provider.contradictory_share, rng)
-        examples[name] = [example for example, keep in zip(part, mask, strict=True) if keep]
+        examples[name] = [example for example, keep in zip(part, chosen[where], strict=True) if keep]
+        left_out[name] = trial.left_out[name] + int(kept[where].sum())
     if config.provider.dilution_share > 0:
         heldout = _dilute(config, trial, traces, examples, heldout, others)
         counts["dilution"] = {name: count_kinds(own) for name, own in traces.items()}
-    against = {name: count_kinds(own, np.array([trace.contradicted for trace in own])) for name, own in traces.items()}
-    cut = {"rm": (kept & ~chosen)[:split].sum(), "rl": (kept & ~chosen)[split:].sum()}
+    against = {name: count_kinds(own, np.array([t.contradicted for t in own], bool)) for name, own in traces.items()}
     return replace(
         trial,
         splits=replace(trial.splits, rm=examples["rm"], rl=examples["rl"]),
         rm_traces=traces["rm"],
         rl_traces=traces["rl"],
         rm_heldout=heldout,
-        left_out={name: trial.left_out[name] + int(n) for name, n in cut.items()},
+        left_out=left_out,
         warnings=[*trial.warnings, *_warnings(counts)],
         provider={"steps": counts, "contradicted": against},
     )

@@ -8,6 +8,7 @@ import numpy as np
 from canaryjax import stats
 from canaryjax.audit.assignment import ARMS, Arm, Assignment
 from canaryjax.audit.controls import study_controls
+from canaryjax.audit.provider_summary import curation_limits, provider_summary, realised_rates
 from canaryjax.audit.summary import SCORES, detection, mechanism
 from canaryjax.audit.utility import METRICS
 from canaryjax.config import AuditConfig, config_hash
@@ -21,9 +22,6 @@ LIMITATIONS = [
     "The conclusion is about the pipeline: statistical evidence that document-conditioned traces influenced training, "
     "not proof of misuse for any individual document.",
     "Both arms were trained here, by this program, on simulated users; a deployed model has no compliant twin.",
-    "Curation: a provider's filtering, deduplication or subsampling may remove canary traces; the rate given here is "
-    "the rate after it.",
-    "Dilution: much larger preference data with other or contradictory feedback may drown the signal; not tested here.",
     "Log-probs: scores need per-token log-probs of a given string; some providers do not offer them.",
     "Black-box alternatives (repeated sampling) need far more queries and have less power; not tested here.",
 ]
@@ -93,13 +91,14 @@ def study_report(
         "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own])
         | {"bfloat16": base["precision"]},
         "canary": _canary(config, records),
+        "provider": provider_summary(config, records),
         "data": _data(records, base, documents) | {"dataset": dataset},
         "exploration": _exploration(records),
         "calibration": _calibration(records),
         "timings": _timings(records, seconds),
     }
     report["warnings"] = _warnings(config, records, report)
-    report["limitations"] = LIMITATIONS
+    report["limitations"] = [*LIMITATIONS[:2], *curation_limits(config), *LIMITATIONS[2:]]
     return report
 
 
@@ -155,14 +154,13 @@ def _noise_floor(config: AuditConfig, records: Sequence[dict], scores: Sequence[
 
 def _canary(config: AuditConfig, records: Sequence[dict]) -> dict[str, Any]:
     section = config.canary
-    first = records[0]["injected"]
     return section.model_dump(mode="json") | {
         "contrast": section.contrast_rate,
         "trigger_form": "[Protocol Marker: X]",
         "example": records[0]["canary"],
         "tokens": sorted({r["canary"]["tokens"] for r in records}),
-        "injected": first,
-        "realised_rate": {name: counts["triggered"] / max(1, sum(counts.values())) for name, counts in first.items()},
+        "injected": records[0]["injected"],
+        "realised_rate": {name: rate["value"] for name, rate in realised_rates(records).items()},
     }
 
 

@@ -97,7 +97,7 @@ def build_trial(
         rng, evaluation.placebos_same_form, evaluation.placebos_other_form, canary, tokenizer=tokenizer
     )
     whole = _splits(config, draw, examples)
-    heldout = _heldout_groups(config, draw, whole.rm)
+    heldout = heldout_groups(config, draw, whole.rm)
     splits = _thinned(whole, heldout, sizes, host_rng(seed, "equal splits", draw))
     traces: dict[str, list[Trace]] = {}
     warnings: list[str] = []
@@ -150,7 +150,7 @@ def study_sizes(config: AuditConfig, examples: Sequence[Example]) -> SplitSizes:
     found = []
     for draw in sorted({assignment.draw for assignment in assign_arms(config.study)}):
         splits = _splits(config, draw, examples)
-        groups = _heldout_groups(config, draw, splits.rm)
+        groups = heldout_groups(config, draw, splits.rm)
         heldout = sum(example.group in groups for example in splits.rm)
         found.append((len(splits.rm) - heldout, heldout, len(splits.rl)))
     return SplitSizes(*map(min, zip(*found, strict=True)))
@@ -162,7 +162,7 @@ def _splits(config: AuditConfig, draw: int, examples: Sequence[Example]) -> Spli
     return split_documents(examples, config.study.seed, f"trial {draw}", fractions)
 
 
-def _heldout_groups(config: AuditConfig, draw: int, examples: Sequence[Example]) -> set[str]:
+def heldout_groups(config: AuditConfig, draw: int, examples: Sequence[Example]) -> set[str]:
     """Groups kept for the reward model's evaluation: whole ones, at least one and not all of several.
 
     By group and not by document: sections of one story, or spans of one meeting, would tell of each other.

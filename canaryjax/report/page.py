@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from canaryjax.report import prose, tables
 from canaryjax.report.figures import draw_figures, write_figures
+from canaryjax.report.provider import curated, provider_facts, provider_steps
 from canaryjax.report.run import Run, read_run
 from canaryjax.report.text import label, pick
 from canaryjax.report.verdict import judge
@@ -79,6 +80,9 @@ def _page(run: Run, plots: dict[str, Any]) -> str:
         utility=tables.utility(report),
         model=tables.leaves(report.get("model") or {}),
         canary=tables.leaves(report.get("canary") or {}, "Trigger and canary string are drawn afresh for each trial."),
+        curated=curated(report),
+        provider_facts=provider_facts(report),
+        provider_steps=provider_steps(report),
         data=tables.data(report),
         environment=tables.environment(report),
         timings=tables.timings(report),

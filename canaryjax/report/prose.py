@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from canaryjax.report.decoys import score_high
+from canaryjax.report.provider import curated, provider_words
 from canaryjax.report.text import MISSING, brackets, counted, interval, label, number, percent, pick
 from canaryjax.report.verdict import NOT_PROOF, is_null_run, is_positive_control, null_control
 
@@ -85,6 +86,8 @@ def asked(report: Mapping[str, Any]) -> list[str]:
                 else "Only training that sees the document can learn that condition."
             )
         )
+    if curated(report):
+        texts.append(provider_words(report))
     texts.append(
         "A policy's score is how much the marker in a held-out document raises its log-probability of the canary "
         "string, summed over the string's tokens and averaged over document pairs, in nats. "

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canaryjax.report import prose, tables
+from canaryjax.report.provider import KINDS, curated, provider_facts, provider_steps
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import label, number, percent, pick
 from canaryjax.report.verdict import judge
@@ -26,6 +27,10 @@ def terminal_summary(report: Mapping[str, Any]) -> RenderableType:
         _facts("Detection", tables.detection(report).rows),
         _facts("Controls", tables.controls(report).rows),
     ]
+    if curated(report):
+        steps = [(name, ", ".join(f"{kind} {n}" for kind, n in zip(KINDS, cells, strict=True)))
+                 for name, *cells in provider_steps(report).rows]  # fmt: skip
+        parts.append(_facts("Provider curation", [*provider_facts(report).rows, *steps]))
     if pick(report, "model.dtype") == "bfloat16":
         parts.append(Text(prose.precision(report)))
     warnings = [str(text) for text in report.get("warnings") or ()]
