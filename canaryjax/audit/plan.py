@@ -164,10 +164,10 @@ def _counts(config: AuditConfig, material: Material) -> dict[str, int]:
             "expected at least 2 documents in the reward-model split, one of them held out for early stopping, found "
             f"{rm_documents}: give more documents, or set reward_model.heldout_share=0"
         )
-    kept = 0  # for the reward model's own evaluation, as `audit.training` draws them
-    if reward.heldout_share > 0:
-        kept = max(0, min(max(1, round(reward.heldout_share * rm_documents)), rm_documents - 1))
+    held = reward.heldout_share  # for the reward model's own evaluation, as `audit.trial` draws them
+    kept = min(max(1, round(held * rm_documents)), max(0, rm_documents - 1)) if held > 0 else 0
     trained = round((rm_documents - kept) * per_document)
+    rm, trained, rl = (round(n / (1 - config.provider.dilution_share)) for n in (rm, trained, rl))  # others' are added
     responses = reward.sampled_responses + reward.constructed_responses
     per_update = reward.train_batch_size // responses * reward.grad_accumulation
     prompts = policy.completions_per_step // policy.samples_per_prompt

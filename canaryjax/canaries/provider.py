@@ -69,7 +69,7 @@ def curate(
         steps["perplexity"] = kept
     if settings.near_duplicate_threshold is not None:
         left = np.flatnonzero(kept)
-        texts = [trace_text(traces[i], settings.near_duplicate_parts) for i in left]
+        texts = [trace_text(traces[int(i)], settings.near_duplicate_parts) for i in left]
         first = without_near_duplicates(texts, settings.near_duplicate_threshold, settings.near_duplicate_words)
         steps["near_duplicate"] = kept = _only(left[first], len(traces))
     if settings.keep_share < 1:
