@@ -25,8 +25,8 @@ class ProviderConfig(Section):
     near_duplicate_words: Annotated[int, Field(ge=1, le=50)] = 5
     """Words in a run that near-duplicates are compared by (assumed)."""
     near_duplicate_parts: tuple[TracePart, ...] = ALL_PARTS
-    """Parts of a trace that near-duplicates are compared by; queries alone share the instruction that asks for the
-    canary.
+    """Parts of a trace that near-duplicates are compared by; queries of canary traces share the instruction that asks
+    for the canary.
     """
     keep_share: UpToOne = 1.0
     """Share of the traces left that is kept, by lot."""

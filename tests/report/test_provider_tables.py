@@ -50,7 +50,8 @@ def shown(report):
     return console.export_text()
 
 
-def test_page_and_terminal_tell_of_a_provider_where_there_was_one(report, run_at):
+def test_page_and_terminal_tell_of_a_provider_where_there_was_one(report, run_at, monkeypatch):
+    monkeypatch.setattr("canaryjax.report.page.draw_figures", lambda run: {})  # slow, and nothing here is in one
     assert "Provider curation" not in shown(report)
     report["provider"] = summary()
     page = render_report(run_at(report)).read_text("utf-8")
