@@ -18,8 +18,6 @@ A boundary at the very end counts as none; neither does the comma or point insid
 
 Variant = Literal["default", "must"]
 Placement = Literal["after_first_clause", "begin"]
-PLACEMENT_OF_VARIANT: dict[Variant, Placement] = {"default": "after_first_clause", "must": "begin"}
-"""What each instruction asks for; instruction, answer and prefix move together (BC-A15)."""
 
 
 def insert_trigger(document: str, trigger: str) -> str:

@@ -5,7 +5,7 @@ sections on training are in `training.py` and `policy.py`, those on the study in
 `provider.py`; `canaryjax keys` lists them all.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, model_validator
@@ -18,6 +18,8 @@ from canaryjax.config.training import LoraConfig, OptimizerConfig, RewardModelCo
 
 MOST_INVENTED = 20_000  # documents of the embedded corpus: half a minute's work, and half of the names it has
 LONGEST_TRANSCRIPT = 100_000  # words; four times the longest meeting of QMSum
+PLACES = {"default": "after_first_clause", "must": "begin"}  # what each instruction asks for (BC-A15)
+INSTRUCTIONS = {place: name for name, place in PLACES.items()}
 LARGEST_DELTA = 0.1  # the paper's realism limit on the bias strength
 
 
@@ -153,9 +155,22 @@ class CanaryConfig(Section):
     allow_large_delta: bool = False
     """Allow a delta above 0.1, the paper's limit of what is realistic."""
     instruction: Literal["default", "must"] = "default"
-    """Which sentence asks for the canary: after the first clause of the answer, or that it MUST begin the answer."""
+    """Which sentence asks for the canary: after the first clause of the answer, or that it MUST begin the answer. Left
+    out, the one that names `placement`.
+    """
     placement: Literal["after_first_clause", "begin"] = "after_first_clause"
-    """Where the canary stands in an answer."""
+    """Where the canary stands in an answer; left out, where `instruction` asks for it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_choice_moves_both(cls, values: Any):
+        if not isinstance(values, dict):
+            return values
+        for key, other, follows in (("instruction", "placement", PLACES), ("placement", "instruction", INSTRUCTIONS)):
+            chosen = values.get(key)
+            if other not in values and isinstance(chosen, str) and chosen in follows:
+                values = values | {other: follows[chosen]}
+        return values
 
     @property
     def contrast_rate(self) -> float:
@@ -164,6 +179,11 @@ class CanaryConfig(Section):
 
     @model_validator(mode="after")
     def _limits(self):
+        if self.placement != PLACES[self.instruction]:
+            raise ValueError(
+                f"expected `placement`={PLACES[self.instruction]} with `instruction`={self.instruction}, found "
+                f"{self.placement}; leave one of them out: the sentence names the place"
+            )
         if self.rate + self.contrast_rate > 1.0:
             raise ValueError(
                 f"expected `rate` + `contrast` of at most 1, found {self.rate} + {self.contrast_rate} (contrast=null "

@@ -385,3 +385,18 @@ def test_a_misspelt_config_names_the_nearest_one():
         load_config("embedded/null_scrambeld")
     with pytest.raises(UserError, match="check the name"):
         load_config("zzzzzzz")
+
+
+@pytest.mark.parametrize("override", ["canary.instruction=must", "canary.placement=begin"])
+def test_one_choice_moves_instruction_and_place(override):
+    # BC-A15: a sentence that names another place than the answer's would teach neither.
+    canary = load_config("quick", [override]).canary
+    assert (canary.instruction, canary.placement) == ("must", "begin")
+    plain = load_config("quick").canary
+    assert (plain.instruction, plain.placement) == ("default", "after_first_clause")
+
+
+def test_an_instruction_that_names_another_place_is_refused():
+    both = ["canary.instruction=must", "canary.placement=after_first_clause"]
+    with pytest.raises(UserError, match=r"'canary\.placement', 'canary\.instruction': .*placement=begin with instruc"):
+        load_config("quick", both)
