@@ -15,7 +15,7 @@ from sides.grpo_case import GrpoCase
 WORKER = Path(__file__).with_name("tunix_worker.py")
 # glibc's settings as the product makes them for itself: big buffers are kept instead of handed back at each step.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000", "MALLOC_TOP_PAD_": "200000000"}
-SMALL = 2**28  # bytes of attention scores that a whole backward pass may keep
+SMALL = 2**31  # bytes of attention scores that a whole backward pass may keep; it makes several arrays of them
 
 
 def tunix_python() -> Path:
