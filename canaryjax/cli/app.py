@@ -106,7 +106,10 @@ def _run(argv: list[str]) -> int:
         if name == "NoArgsIsHelpError":
             print(error.format_message())
             return EXIT_USER
-        return _say(f"{error.format_message()} (see canaryjax --help)", EXIT_USER)
+        context = getattr(error, "ctx", None)  # of the command whose word or flag it is
+        return _say(
+            f"{error.format_message()} (see {context.command_path if context else 'canaryjax'} --help)", EXIT_USER
+        )
     return result if isinstance(result, int) else EXIT_DONE
 
 

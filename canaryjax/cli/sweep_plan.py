@@ -7,7 +7,7 @@ from canaryjax.cli.plan import machine_obstacles, missing, model_shape, study_ex
 from canaryjax.errors import UserError
 from canaryjax.sweep.cells import Cell
 
-UNITS = {"policies": "{:,}", "flops_total": "{:.3g}", "hours": "{:.2f}"}
+UNITS = {"policies": "{:,}", "flops_total": "{:.3g}", "hours": "{:.3g}"}
 
 
 def print_sweep_plan(name: str, cells: Sequence[Cell]) -> None:

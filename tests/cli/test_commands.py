@@ -40,7 +40,7 @@ def run(*words, cwd, program="canaryjax.audit", env=None):
             ["--plan", "data.kind=jsonl", "data.path=taken"],
             "files in the folder taken, found notes.txt; check data.path",
         ),
-        (["--bad"], "No such option: --bad"),
+        (["--bad"], "No such option: --bad (see canaryjax audit --help)"),
         (["--plan", "--device", "abacus", "model.path=gemma-2b"], "found 'abacus'"),
         (["--plan", "model.path=unheard-of"], "found 'unheard-of'; set model.path"),
         # Asking the system about such names is an error of its own, once a traceback.
