@@ -26,9 +26,9 @@ SMALL = (
 def curated(examples, tokenizer, tiny_model):
     """Trials before and after a provider."""
 
-    def run(*overrides):
+    def run(*overrides, given=examples):
         config = load_config("quick", [*SMALL, *overrides])
-        others, rest = reserve_dilution(config, examples)
+        others, rest = reserve_dilution(config, given)
         before = prepare_trials(config, assign_arms(config.study), rest, tokenizer, others)
         base = Base(tiny_model, tokenizer, {})
         return config, before, curate_study(config, before, base, Silence())
@@ -91,6 +91,16 @@ def test_every_trial_is_left_equally_many_rows_and_a_resumed_run_the_same(curate
         assert left["equal_sizes"] == len(trial.rm_traces) + len(trial.rl_traces) <= left["subsample"]
         # Held out of what is left, whole documents: held out before, a small part could all be dropped.
         assert 1 <= trial.rm_heldout.sum() < len(trial.rm_heldout) / 2
+
+
+def test_no_group_is_held_out_of_what_is_left_in_part(curated, grouped):
+    _, _, after = curated("provider.keep_share=0.7", given=grouped)
+    for trial in after.trials.values():
+        sides = [
+            {t.group for t, h in zip(trial.rm_traces, trial.rm_heldout, strict=True) if h == held} for held in (0, 1)
+        ]
+        assert all(sides)
+        assert not sides[0] & sides[1]
 
 
 def test_others_are_clean_and_nowhere_else(curated):

@@ -138,6 +138,7 @@ def test_groups_of_different_sizes_leave_every_trial_equally_many_examples(small
         assert (~trial.rm_heldout).sum() == sizes.rm_training
         assert trial.rm_heldout.sum() == sizes.rm_heldout
         groups = np.array([t.group for t in trial.rm_traces])
+        assert trial.rm_heldout.any()
         assert not set(groups[trial.rm_heldout]) & set(groups[~trial.rm_heldout])
         assert len(trial.rl_traces) == len(trial.splits.rl) == sizes.rl
         assert [t.example_id for t in trial.rm_traces] == [e.id for e in trial.splits.rm]
