@@ -2,6 +2,7 @@
 
 import pytest
 
+from canaryjax.audit.shelf import BaseShelf
 from canaryjax.config import load_config
 from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS
 from canaryjax.errors import UserError
@@ -171,3 +172,14 @@ def test_a_dose_that_plants_nothing_is_refused(small_config, examples):
         check_dose(with_rate(0.04), examples)
     with pytest.raises(UserError, match=r"in the reward-model split of 18, found 0\.02"):
         check_dose(with_rate(0.02), examples)
+
+
+def test_a_model_is_shared_by_cells_that_load_the_same_one_alone():
+    shelf = BaseShelf()
+    first = shelf.load(load_config("quick"))
+    shelf.warm_starts["digest"] = None
+    assert shelf.load(load_config("quick", ["study.seed=9"])) is first
+    assert "digest" in shelf.warm_starts
+    other = shelf.load(load_config("quick", ["model.dtype=bfloat16"]))
+    assert other.params.embedding.dtype == "bfloat16"
+    assert not shelf.warm_starts  # they were trained on the first

@@ -91,6 +91,10 @@ def test_resume_runs_what_is_not_done_and_takes_up_what_was_begun(file, trained,
     asked.clear()
     _run(file, tmp_path / "out", resume=True)
     assert asked == []
+    report = tmp_path / "out" / "cells" / "delta-0.0" / "report.json"  # one that was copied from elsewhere
+    report.write_text(json.dumps(json.loads(report.read_text()) | {"config_hash": "another"}))
+    _run(file, tmp_path / "out", resume=True)
+    assert asked == [("delta-0.0", True)]
 
 
 def test_another_sweep_is_not_taken_up(file, trained, tmp_path):
