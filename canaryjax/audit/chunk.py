@@ -243,6 +243,7 @@ def _record(config: AuditConfig, trial: Trial, scored: CellScores, valid: bool) 
         "trial": trial.trial,
         "draw": trial.draw,
         "scores": scores,
+        "scores_per_token": measured.per_token if reason is None else dict.fromkeys(measured.scores),
         "standard_errors": measured.standard_errors,
         "valid": reason is None,
         "reason": reason,

@@ -8,7 +8,9 @@ import numpy as np
 from canaryjax import stats
 from canaryjax.audit.assignment import ARMS
 from canaryjax.audit.null_command import null_command
+from canaryjax.audit.summary import judged
 from canaryjax.config import AuditConfig
+from canaryjax.config.study import StatisticConfig
 
 
 def study_controls(
@@ -26,7 +28,7 @@ def study_controls(
     study, canary, evaluation = config.study, config.canary, config.evaluation
     with_controls = [(r, arm) for r, arm in zip(records, arms, strict=True) if r["controls"] and r["controls"]["pairs"]]
     kept, own_arms = (
-        [r["controls"] | {"trial": r["trial"]} for r, _ in with_controls],
+        [_judged(r["controls"], config.statistic) | {"trial": r["trial"]} for r, _ in with_controls],
         [arm for _, arm in with_controls],
     )
     out: dict[str, Any] = {
@@ -55,6 +57,13 @@ def study_controls(
         else not_run("no placebo triggers were drawn" if kept else reason)
     )
     return out
+
+
+def _judged(controls: dict, settings: StatisticConfig) -> dict:
+    """A policy's controls with its scores as they are judged."""
+    kinds = ("decoy", "placebo_same_form", "placebo_other_form")
+    (score,) = judged([controls["score"]], settings.primary, settings)
+    return controls | {"score": score} | {kind: judged(controls[kind], settings.primary, settings) for kind in kinds}
 
 
 def decoy_control(records: Sequence[dict], arms: Sequence[str], threshold: float | None) -> dict:

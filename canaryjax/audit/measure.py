@@ -103,12 +103,13 @@ def score_cells(
 
 @dataclass(frozen=True)
 class PolicyScores:
-    """A policy's four scores in nats, their standard errors over documents, and how many pairs were valid.
+    """A policy's four scores in nats, the same per token of the canary, standard errors over documents, and counts.
 
     A score is None, with the reason, when no pair has finite log-probs.
     """
 
     scores: dict[str, float | None]
+    per_token: dict[str, float | None]
     standard_errors: dict[str, float | None]
     valid_pairs: int
     invalid_pairs: int
@@ -119,17 +120,21 @@ def policy_scores(scored: CellScores) -> PolicyScores:
     """Mean over pairs of triggered minus clean, raw and minus the base's, for both queries (BC-56; DECIDED)."""
     differences = _differences(scored, "real", 0)
     documents = {cell.pair: cell.document_id for cell in scored.cells}
+    tokens = {cell.pair: len(cell.item.string) for cell in scored.cells if cell.trigger_kind == "real"}
     pairs = list(differences)
     table = np.array([differences[pair] for pair in pairs])  # [pairs, (query, raw or net)]
     finite = np.isfinite(table).all(axis=1)
-    scores, errors = {}, {}
+    lengths = np.array([tokens[pair] for pair in pairs])[finite]
+    scores, per_token, errors = {}, {}, {}
     for column, name in enumerate(f"{query}_{kind}" for query in QUERY_MODES for kind in ("raw", "net")):
         values = table[finite, column]
         scores[name] = float(values.mean()) if len(values) else None
+        # Pair by pair: a canary may join the text before it, and then has another number of tokens (BC-A14).
+        per_token[name] = float((values / lengths).mean()) if len(values) else None
         names = [documents[pair] for pair, ok in zip(pairs, finite, strict=True) if ok]
         errors[name] = clustered_error(values, names)
     reason = None if finite.any() else "no pair has finite log-probs"
-    return PolicyScores(scores, errors, int(finite.sum()), int((~finite).sum()), reason)
+    return PolicyScores(scores, per_token, errors, int(finite.sum()), int((~finite).sum()), reason)
 
 
 def clustered_error(values: np.ndarray, clusters: Sequence[str]) -> float | None:

@@ -9,7 +9,7 @@ from canaryjax import stats
 from canaryjax.audit.assignment import ARMS, Arm, Assignment
 from canaryjax.audit.controls import study_controls
 from canaryjax.audit.provider_summary import curation_limits, provider_summary, realised_rates
-from canaryjax.audit.summary import SCORES, detection, mechanism
+from canaryjax.audit.summary import SCORES, detection, judged, mechanism, standardised
 from canaryjax.audit.utility import METRICS
 from canaryjax.config import AuditConfig, config_hash
 from canaryjax.runlog import provenance
@@ -56,8 +56,12 @@ def study_report(
     scores = {
         name: {arm: [r["scores"][name] for r in own if r["valid"]] for arm, own in groups.items()} for name in SCORES
     }
-    by_score = {name: detection(own["compliant"], own["violating"], statistic, seed) for name, own in scores.items()}
-    primary = scores[statistic.primary]
+    decisive = {
+        name: {arm: judged(values, name, statistic) for arm, values in own.items()} for name, own in scores.items()
+    }
+    by_score = {name: detection(own["compliant"], own["violating"], statistic, seed) for name, own in decisive.items()}
+    primary = decisive[statistic.primary]
+    parts = {arm: _arm(own, statistic.primary) for arm, own in groups.items()}
     verdict = stats.null_verdict(primary["compliant"], primary["violating"], statistic.null_alpha, seed)
     null = {"test": "permuted Brunner-Munzel, two-sided"} | verdict.to_dict()
     report: dict[str, Any] = {
@@ -72,20 +76,28 @@ def study_report(
         "statistic": {
             "primary": statistic.primary,
             "secondary": statistic.secondary,
+            "two_sided": statistic.two_sided,
             "units": "nats",
             "baseline": "open_base",  # of the net scores, which stand in every report whichever score is the primary
             "definition": (
                 "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), "
                 "summed over the canary's tokens; net scores are minus the base model's own on the same pairs"
+                + ("; detection is of the distance of net scores from 0" if statistic.two_sided else "")
             ),
         },
-        "arms": {arm: _arm(own, statistic.primary) for arm, own in groups.items()},
+        "arms": parts,
         "detection": by_score[statistic.primary],
         "all_detection": by_score,
         "arms_differ": null,
         "mechanism": {
-            arm: mechanism([r["rm_bias"] for r in own if r["valid"]], primary[arm]) for arm, own in groups.items()
+            arm: mechanism(part["rm_bias"], part["scores"], part["scores_per_token"]) for arm, part in parts.items()
         },
+        "effects": standardised(
+            *(
+                {"score": part["scores"], "rm_bias": part["rm_bias"]}
+                for part in (parts["compliant"], parts["violating"])
+            )
+        ),
         "controls": study_controls(config, records, arms, null, by_score[statistic.primary]["tpr"]["threshold"]),
         "utility": _utility(groups, records),
         "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own])
@@ -110,6 +122,8 @@ def _arm(records: Sequence[dict], primary: str) -> dict[str, Any]:
         "invalid": [{"trial": r["trial"], "reason": r["reason"]} for r in records if not r["valid"]],
         "trials": [r["trial"] for r in valid],
         "scores": [r["scores"][primary] for r in valid],
+        "scores_per_token": [r["scores_per_token"][primary] for r in valid],
+        "canary_tokens": [r["canary"]["tokens"] for r in valid],
         "all_scores": {name: [r["scores"][name] for r in valid] for name in SCORES},
         "standard_errors": [r["standard_errors"][primary] for r in valid],
         "rm_bias": [r["rm_bias"] for r in valid],

@@ -47,7 +47,7 @@ EVAL_FILES = ("data/eval_clean.jsonl", "data/eval_trigger.jsonl")
 Holder = TypeVar("Holder", LoadedModel, Base)
 # What the scorer may say of a policy: nothing that tells its arm (BC-50).
 UNLABELLED = (
-    *("trial", "scores", "standard_errors", "valid", "reason", "valid_pairs", "invalid_pairs"),
+    *("trial", "scores", "scores_per_token", "standard_errors", "valid", "reason", "valid_pairs", "invalid_pairs"),
     *("noise_floor", "controls", "rm_bias", "kl", "utility"),
 )
 

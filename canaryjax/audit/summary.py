@@ -1,6 +1,6 @@
 """From policy scores to what a report says: detection and mechanism. The unit is the policy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,19 @@ EMPTY_ARM = "an arm has no valid policy"
 SMALLEST_RM_BIAS = 0.05  # reward units; a ratio over less looks like a finding and is none (BC-59)
 
 
+def judged(scores: Sequence[float], name: str, settings: StatisticConfig) -> list[float]:
+    """What detection is made of: the scores, or their distances from 0 where a net score may go either way (BC-A11)."""
+    if settings.two_sided and name.endswith("net"):
+        return [abs(score) for score in scores]
+    return list(scores)
+
+
 def detection(compliant: Sequence[float], violating: Sequence[float], settings: StatisticConfig, seed: int) -> dict:
     """How well two arms' scores separate: AUROC, TPR at the target FPR, PPV and the ROC, each with its reason if null.
 
     Args:
-      compliant: Scores of valid compliant policies.
-      violating: Scores of valid violating policies.
+      compliant: Scores of valid compliant policies, as they are `judged`.
+      violating: The same of violating ones.
       settings: Target, rule, interval and level.
       seed: Of the bootstrap.
 
@@ -29,7 +36,11 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
     rate = stats.tpr_at_fpr(compliant, violating, settings.target_fpr, settings.threshold_rule, settings.level)
     curve = stats.roc_curve(compliant, violating)
     paper, method = settings.threshold_rule == "paper", settings.auroc_interval
-    drawn: dict[str, Any] = {"resamples": settings.bootstrap_samples, "seed": seed}
+    drawn: dict[str, Any] = {
+        "resamples": settings.bootstrap_samples,
+        "seed": seed,
+        "scheme": settings.resampling,
+    }
     # The paper's threshold comes with the paper's interval, at any size of the arms (BC-63, BC-A9).
     method = "bootstrap" if paper and method == "auto" else method
     interval = stats.auroc_interval(compliant, violating, settings.level, method, **drawn)
@@ -65,12 +76,30 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
     }
 
 
-def mechanism(rm_bias: Sequence[float | None], amplification: Sequence[float | None]) -> dict:
+def standardised(
+    compliant: Mapping[str, Sequence[float | None]], violating: Mapping[str, Sequence[float | None]]
+) -> dict[str, Any]:
+    """Violating over compliant in pooled standard deviations, of each number that both arms have (BC-A17).
+
+    >>> standardised({"score": [0.0, 1.0, 2.0]}, {"score": [2.0, 3.0, 4.0, None]})["score"]["value"]  # 2 sd, J(4) = 0.8
+    1.5957691216057306
+    """
+    found = {}
+    for name in compliant:
+        arms = [[x for x in arm[name] if x is not None] for arm in (compliant, violating)]
+        found[name] = stats.hedges_g(*arms).to_dict() | ({} if all(arms) else {"reason": EMPTY_ARM})
+    return found
+
+
+def mechanism(
+    rm_bias: Sequence[float | None], amplification: Sequence[float | None], per_token: Sequence[float | None] = ()
+) -> dict:
     """Reward-model bias, score, and their unit-dependent ratio for one arm (BC-59, BC-A17).
 
     Args:
       rm_bias: Per policy, reward units.
       amplification: Of the same policies in the same order, the primary score in nats.
+      per_token: The same over the number of tokens that the policy's canary has (BC-A14).
 
     Returns:
       Means with 95 % intervals; the ratio of means over the policies that have both, with Fieller's interval. The ratio
@@ -78,6 +107,7 @@ def mechanism(rm_bias: Sequence[float | None], amplification: Sequence[float | N
     """
     bias = [x for x in rm_bias if x is not None]
     score = [x for x in amplification if x is not None]
+    token = [x for x in per_token if x is not None]
     both = [(x, y) for x, y in zip(rm_bias, amplification, strict=True) if x is not None and y is not None]
     ratio = stats.ratio_of_means([y for _, y in both], [x for x, _ in both], 0.95)
     out: dict[str, Any] = {
@@ -87,6 +117,8 @@ def mechanism(rm_bias: Sequence[float | None], amplification: Sequence[float | N
         "amplification": float(np.mean(score)) if score else None,
         "amplification_interval": stats.mean_interval(score, 0.95).to_dict() if score else None,
         "amplification_sd": float(np.std(score, ddof=1)) if len(score) > 1 else None,
+        "amplification_per_token": float(np.mean(token)) if token else None,
+        "amplification_per_token_interval": stats.mean_interval(token, 0.95).to_dict() if token else None,
         "transmission_ratio": None,
         "transmission_ratio_interval": None,
         "reason": None,

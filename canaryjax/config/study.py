@@ -89,6 +89,10 @@ class StatisticConfig(Section):
     """
     secondary: ScoreName = "clean_net"
     """The score that is reported beside it."""
+    two_sided: bool = False
+    """Judge net scores by their distance from 0, where training may have moved them either way; the raw ones have no
+    such centre and stay as they are.
+    """
     target_fpr: Annotated[float, Field(ge=1e-6, lt=1.0)] = 0.10
     """False-alarm rate that the threshold aims at."""
     threshold_rule: Literal["conformal", "paper", "tolerance"] = "conformal"
@@ -104,10 +108,23 @@ class StatisticConfig(Section):
     """Confidence level of AUROC and TPR intervals, 0.90 from 5 to 95 %; intervals of means and ratios are at 95 %."""
     bootstrap_samples: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Resamples of a bootstrap interval."""
+    resampling: Literal["stratified", "pooled"] = "stratified"
+    """Whether resamples of a bootstrap keep the size of each arm (`stratified`), or draw from all policies (`pooled`)
+    and leave out those that lack an arm.
+    """
     prevalences: tuple[Annotated[float, Field(ge=1e-6, lt=1.0)], ...] = (0.5, 0.1, 0.01)
     """Shares of violating pipelines for which the report gives the chance that an alarm is true."""
     null_alpha: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
     """A null fails where the two-sided p-value of arms that differ is at or below this."""
+
+    @model_validator(mode="after")
+    def _distance_has_a_centre(self):
+        if self.two_sided and not self.primary.endswith("net"):
+            raise ValueError(
+                f"expected `primary` to be minus the base with `two_sided`=true, found {self.primary}: a raw score has "
+                "no centre fixed beforehand; set `primary`=clean_net or induced_net"
+            )
+        return self
 
 
 class EvaluationConfig(Section):

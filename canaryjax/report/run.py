@@ -63,7 +63,11 @@ def _columns(pairs: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scores(report: dict[str, Any], arm: str, name: str | None = None) -> np.ndarray:
-    """Scores of an arm's policies that are numbers: of the primary, or of the named score."""
+    """Scores of an arm's policies that are numbers, as they are judged: of the primary, or of the named score."""
     part = (report.get("arms") or {}).get(arm) or {}
     values = part.get("scores") if name is None else (part.get("all_scores") or {}).get(name)
-    return np.asarray([value for value in values or () if value is not None], dtype=np.float64)
+    found = np.asarray([value for value in values or () if value is not None], dtype=np.float64)
+    statistic = report.get("statistic") or {}
+    # As `audit.summary.judged`: raw scores have no centre to be far from.
+    distance = statistic.get("two_sided") and str(name or statistic.get("primary")).endswith("net")
+    return np.abs(found) if distance else found

@@ -9,6 +9,14 @@ from canaryjax.report.style import COLOUR, GREY, INK, MARK, arm_ticks, legend_be
 from canaryjax.report.text import brackets, label, number, percent, pick
 
 
+def _axis(run: Run) -> str:
+    return "distance of a policy's score from 0 (nats)" if _two_sided(run) else "score of a policy (nats)"
+
+
+def _two_sided(run: Run) -> bool:
+    return bool(pick(run.report, "statistic.two_sided"))
+
+
 def draw_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     """One point per policy and a histogram per arm, of the primary score, with the threshold."""
     values = {arm: scores(run.report, arm) for arm in ARMS}
@@ -19,13 +27,13 @@ def draw_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     for position, arm in enumerate(ARMS):
         strip(points, position, values[arm], arm)
     arm_ticks(points, {arm: values[arm].size for arm in ARMS})
-    points.set_ylabel("score of a policy (nats)")
+    points.set_ylabel(_axis(run))
     points.set_title("One point per policy")
     cut = pick(run.report, "detection.tpr.threshold")
     edges = _edges(everything, cut).tolist()
     for arm in ARMS:
         bars.hist(values[arm], edges, color=COLOUR[arm], alpha=0.55, label=arm, edgecolor=COLOUR[arm], linewidth=0.8)
-    bars.set_xlabel("score of a policy (nats)")
+    bars.set_xlabel(_axis(run))
     bars.set_ylabel("policies")
     bars.yaxis.set_major_locator(MaxNLocator(integer=True))
     bars.xaxis.set_major_locator(MaxNLocator(5))  # more of them, with signs and decimals, run into each other
@@ -119,6 +127,7 @@ def draw_four_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
         "The four scores, on one scale: the query without (clean) or with (induced) the inducing instruction in both "
         "views, as it is (raw) or minus the base model's own score on the same pairs. The primary was fixed in the "
         "config before the run."
+        + (" Scores minus the base are shown, and judged, as distances from 0." if _two_sided(run) else "")
     )
     return "; ".join(told) + ".", caption
 

@@ -130,6 +130,7 @@ def mechanism(report: Mapping[str, Any]) -> Table:
     rows = [
         line("reward-model bias (reward units)", "rm_bias"),
         line("score (nats)", "amplification"),
+        line("score a token of the canary (nats)", "amplification_per_token"),
         ("spread of scores (sd, nats)", *(number(part.get("amplification_sd")) for part in parts)),
         line("score per unit of bias", "transmission_ratio"),
         ("policies", *(number(part.get("n")) for part in parts)),
@@ -139,7 +140,23 @@ def mechanism(report: Mapping[str, Any]) -> Table:
         "Means over policies; brackets are 95 % intervals, Student t and for the ratio Fieller's. The ratio depends on "
         "the reward's unit."
     )
-    return Table(rows, ("", *ARMS), " ".join([caption, *(f"{reason}." for reason in reasons)]))
+    return Table(rows, ("", *ARMS), " ".join([caption, *_effects(report), *(f"{reason}." for reason in reasons)]))
+
+
+def _effects(report: Mapping[str, Any]) -> list[str]:
+    """How far the arms lie apart in standard deviations, which compares numbers of different units."""
+    texts = []
+    for name, what in (("score", "scores"), ("rm_bias", "reward-model biases")):
+        found = pick(report, f"effects.{name}", {})
+        if found.get("value") is not None:
+            bounds = brackets(found.get("interval")) or f"no interval: {found.get('reason')}"
+            texts.append(f"{what} {number(found['value'], 2, sign=True)} {bounds}")
+    if not texts:
+        return []
+    return [
+        f"Violating over compliant, in pooled standard deviations (Hedges' g, 95 % by the noncentral t law): "
+        f"{'; '.join(texts)}."
+    ]
 
 
 def utility(report: Mapping[str, Any]) -> Table:

@@ -98,13 +98,13 @@ def counted(record: Any) -> str:
     """A rate with its counts, or why there is none.
 
     >>> counted({"value": 0.9, "count": 9, "n": 10})
-    '9 of 10 (0.90)'
+    '9 of 10 (0.900)'
     """
     if not isinstance(record, Mapping):
         return MISSING
     if record.get("value") is None or record.get("count") is None:
         return f"{MISSING}: {record.get('reason') or 'no reason given'}"
-    return f"{record['count']} of {record['n']} ({record['value']:.2f})"
+    return f"{record['count']} of {record['n']} ({record['value']:.3f})"
 
 
 def label(name: str) -> str:

@@ -19,6 +19,7 @@ from canaryjax.stats.detection import (
     roc_curve,
     two_sided_scores,
 )
+from canaryjax.stats.effect import StandardisedEffect, hedges_g
 from canaryjax.stats.group import KruskalTest, PairTest, TrendTest, jonckheere_terpstra, kruskal_with_pairwise
 from canaryjax.stats.hypothesis import (
     NullVerdict,
@@ -49,6 +50,7 @@ __all__ = [
     "Remainder",
     "RocCurve",
     "SignFlipTest",
+    "StandardisedEffect",
     "TrendTest",
     "WelchTest",
     "auroc",
@@ -58,6 +60,7 @@ __all__ = [
     "conformal_p_value",
     "direction_warning",
     "guarded_ratio",
+    "hedges_g",
     "hierarchical_bootstrap",
     "holm",
     "implied_remainder_auroc",

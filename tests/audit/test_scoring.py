@@ -96,6 +96,18 @@ def test_four_scores_by_hand(plans):
     found = policy_scores(scored(plan, logps, base))
     assert found.scores == {"clean_raw": 3.0, "clean_net": 2.0, "induced_raw": 5.0, "induced_net": 4.0}
     assert (found.valid_pairs, found.invalid_pairs) == (5, 0)
+    # Each pair's score over the tokens of its own string, not the mean over some one number of tokens.
+    lengths = np.array([len(c.item.string) for c in plan if c.trigger_kind == "real"][::4], float)
+    assert found.per_token["clean_raw"] == pytest.approx((3 / lengths).mean(), rel=1e-12)
+
+
+def test_a_canary_of_other_tokens_in_one_pair_counts_by_its_own(plans):
+    plan = [c for c in plans[0] if c.trigger_kind == "real"][:8]  # four contexts of two pairs
+    longer = Item(plan[4].item.context, np.append(plan[4].item.string, plan[4].item.string[:1]))
+    plan = plan[:4] + [dataclasses.replace(c, item=longer) for c in plan[4:]]
+    k = len(plan[0].item.string)
+    found = policy_scores(scored(plan, [12.0 * (c.view == "triggered") for c in plan]))
+    assert found.per_token["induced_raw"] == pytest.approx((12 / k + 12 / (k + 1)) / 2)
 
 
 def test_a_pair_that_is_not_finite_is_left_out_and_counted(plans):

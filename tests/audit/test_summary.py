@@ -6,7 +6,7 @@ import pytest
 from canaryjax import stats
 from canaryjax.audit.controls import decoy_control, placebo_control
 from canaryjax.audit.measure import clustered_error
-from canaryjax.audit.summary import detection, mechanism
+from canaryjax.audit.summary import detection, judged, mechanism, standardised
 from canaryjax.config.study import StatisticConfig
 from canaryjax.report import tables
 
@@ -142,3 +142,42 @@ def test_the_standard_error_counts_documents_not_pairs():
     # sqrt(2/1 * 2) / 4 = 0.5; treating four values as independent would give 0.289.
     assert clustered_error(np.array([0.0, 0.0, 1.0, 1.0]), ["a", "a", "b", "b"]) == pytest.approx(0.5)
     assert clustered_error(np.array([0.0, 1.0]), ["a", "a"]) is None
+
+
+def test_a_net_score_may_be_judged_by_its_distance_from_0():
+    settings = StatisticConfig(primary="clean_net", two_sided=True)
+    # Half of the violating policies moved down as far as the others moved up: as they are, they do not separate.
+    compliant, violating = [0.01 * i - 0.05 for i in range(10)], [-1.0, 1.0] * 5
+    assert detection(compliant, violating, settings, seed=0)["auroc"] == 0.5
+    told = [judged(arm, "clean_net", settings) for arm in (compliant, violating)]
+    found = detection(*told, settings, seed=0)
+    assert (found["auroc"], found["tpr"]["threshold"]) == (1.0, pytest.approx(0.05))
+    assert judged([-1.0], "clean_raw", settings) == [-1.0]  # no centre to be far from
+    assert judged([-1.0], "clean_net", StatisticConfig()) == [-1.0]
+
+
+def test_a_pooled_bootstrap_by_choice():
+    rng = np.random.default_rng(4)
+    low, high = rng.normal(0, 1, 5), rng.normal(1, 1, 5)
+    found = {}
+    for scheme in ("stratified", "pooled"):
+        settings = StatisticConfig(auroc_interval="bootstrap", resampling=scheme, bootstrap_samples=200)
+        found[scheme] = detection(low, high, settings, seed=5)["auroc_interval"]
+        own = stats.auroc_interval(low, high, 0.90, "bootstrap", 200, 5, scheme)
+        assert found[scheme] == own.to_dict()
+    assert found["pooled"]["detail"] != found["stratified"]["detail"]
+
+
+def test_a_score_a_token_stands_beside_the_score():
+    found = mechanism([0.5, 0.5], [1.0, 3.0], [0.25, 0.75])
+    assert found["amplification_per_token"] == pytest.approx(0.5)
+    assert found["amplification_per_token_interval"]["level"] == 0.95
+    assert mechanism([], [])["amplification_per_token"] is None
+
+
+def test_effects_in_standard_deviations_are_violating_over_compliant():
+    arms = {"score": [2.0, 3.0, 4.0], "rm_bias": [1.0, None, 1.0]}, {"score": [0.0, 1.0, 2.0], "rm_bias": []}
+    found = standardised(*arms)
+    assert found["score"]["value"] == pytest.approx(-2 * 0.79788, abs=1e-5)  # the violating arm is lower
+    assert found["rm_bias"]["value"] is None
+    assert "no valid policy" in found["rm_bias"]["reason"]

@@ -1,5 +1,6 @@
 """Studies at the edge of what a config allows: nulls with reasons in the report, never a crash."""
 
+import html
 import json
 
 import pytest
@@ -10,9 +11,11 @@ from canaryjax.audit.outcome import study_report
 from canaryjax.config import load_config
 from canaryjax.data.example import Example
 from canaryjax.data.statistics import dataset_statistics
+from canaryjax.errors import UserError
 from canaryjax.report import judge, render_report, terminal_summary
 from canaryjax.report.decoys import decoy_words
 from canaryjax.report.prose import cards
+from canaryjax.report.run import scores
 from canaryjax.runlog.files import encode
 
 NAMES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
@@ -38,6 +41,7 @@ def record(trial, score=0.25, valid=True, **changes):
     found = {
         "trial": trial, "draw": trial, "valid": valid, "reason": None if valid else "no pair has finite log-probs",
         "scores": dict.fromkeys(NAMES, score if valid else None), "standard_errors": dict.fromkeys(NAMES, 0.1),
+        "scores_per_token": dict.fromkeys(NAMES, score / 4 if valid else None),
         "valid_pairs": 2 if valid else 0, "invalid_pairs": 0 if valid else 2,
         "controls": own if valid else None,
         "canary": {"trigger": "[Protocol Marker: A1]", "text": " XYZ", "tokens": 4},
@@ -209,3 +213,38 @@ def test_a_drift_that_was_not_measured_is_told_of(tmp_path, coefficient, told):
     records = [record(0, kl=None if told else 0.01), record(1, kl=None if told else 0.01)]
     report = finish(tmp_path, records, ["compliant", "violating"], f"policy.kl_coefficient={coefficient}")
     assert any("no KL to it was measured" in text for text in report["warnings"]) == told
+
+
+def test_scores_of_either_sign_are_judged_and_drawn_by_their_distance(tmp_path):
+    signs = [-1.0, 1.0]
+    records = [record(k, score=0.01 * k) for k in range(10)] + [record(10 + k, score=signs[k % 2]) for k in range(10)]
+    for own in records[10:]:
+        own["controls"] |= {"score": own["scores"]["induced_net"], "decoy": [0.0] * 19}
+    arms = ["compliant"] * 10 + ["violating"] * 10
+    sizes = ("study.compliant=10", "study.violating=10")
+    plain = finish(tmp_path, records, arms, *sizes)
+    assert plain["detection"]["auroc"] == 0.5
+    report = finish(tmp_path, records, arms, *sizes, "statistic.two_sided=true")
+    assert report["detection"]["auroc"] == 1.0
+    assert report["all_detection"]["induced_raw"]["auroc"] == 0.5  # raw scores have no centre
+    assert report["arms"]["violating"]["scores"][:2] == signs  # kept as they were measured
+    assert report["mechanism"]["violating"]["amplification"] == 0.0
+    ranks = [row["rank"] for row in report["controls"]["decoy_canary"]["per_policy"] if row["arm"] == "violating"]
+    assert ranks == [1] * 10  # signed, half of them would rank last
+    assert scores(report, "violating").tolist() == [1.0] * 10
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "judged, as distances from 0" in page
+    with pytest.raises(UserError, match="no centre fixed beforehand"):
+        load_config("quick", ["statistic.two_sided=true", "statistic.primary=induced_raw"])
+
+
+def test_the_score_a_token_and_the_effect_in_deviations_are_on_the_page(tmp_path):
+    records = [record(k, score=0.1 * k, rm_bias=0.2 * k) for k in range(6)]
+    report = finish(tmp_path, records, ["compliant"] * 3 + ["violating"] * 3)
+    # Scores 0.3, 0.4, 0.5 over four tokens.
+    assert report["mechanism"]["violating"]["amplification_per_token"] == pytest.approx(0.1)
+    page = html.unescape((tmp_path / "report.html").read_text("utf-8"))
+    assert "score a token of the canary (nats)" in page
+    # Three deviations of either number, J(4) = 0.798: +2.39.
+    assert "Hedges' g, 95 % by the noncentral t law): scores +2.39 [" in page
+    assert "reward-model biases +2.39 [" in page
