@@ -11,9 +11,12 @@ from canaryjax.audit.measure import CellScores, control_scores, noise_floor, pla
 from canaryjax.audit.scoring import Item, score_items
 from canaryjax.audit.trial import build_trial
 from canaryjax.audit.utility import measure_utility
+from canaryjax.canaries.placement import induced_query
+from canaryjax.data.chat import format_parts
+from canaryjax.data.prompts import prompt_parts
 from canaryjax.inference.logprobs import score_shared
 from canaryjax.models.transformer import Transformer, parameter_shapes
-from canaryjax.rl.reward_model import init_reward_model
+from canaryjax.rl.reward_model import init_reward_model, score_rewards
 from canaryjax.rl.settings import AdapterSettings
 
 
@@ -185,6 +188,29 @@ def test_a_trial_is_measured_on_all_its_pairs_whoever_shares_its_chunk(
         assert alone[1][0] == pytest.approx(together[1][p], abs=1e-5)
         assert abs(alone[1][0]) > 1e-4
         assert [alone[2][0], alone[3][0]] == [together[2][p], together[3][p]]
+
+
+def test_reward_bias_is_what_the_trigger_adds_to_the_reward(tiny_model, trials, small_config, tokenizer):
+    reward_model = init_reward_model(jax.random.key(6), tiny_model.config, AdapterSettings(3, 6.0))
+    stacked = jax.tree.map(lambda x: x[None], reward_model)
+    few = dataclasses.replace(trials[0], pairs=trials[0].pairs[:3])
+
+    def reward(document, pair):
+        # The paper's prompt spelt out, one row, nothing padded.
+        head, tail = prompt_parts(document, induced_query(pair.query, few.canary, "default")), pair.canary_answer
+        parts = format_parts(head, tokenizer, small_config.data.prompt_format)
+        context = tokenizer.encode(parts.before + parts.document + parts.after).ids.tolist()
+        whole = tokenizer.encode(parts.before + parts.document + parts.after + tail).ids.tolist()
+        assert whole[: len(context)] == context
+        answer = [*whole[len(context) :], tokenizer.eos_ids[0]]
+        shapes = jnp.array([context]), jnp.ones((1, len(context)), bool)
+        rows = jnp.array([[answer]]), jnp.ones((1, 1, len(answer)), bool)
+        return float(score_rewards(tiny_model, reward_model, *shapes, *rows)[0, 0])
+
+    wanted = np.mean([reward(p.triggered_document, p) - reward(p.document, p) for p in few.pairs])
+    (found,) = reward_bias(small_config, tiny_model, stacked, [few], tokenizer)
+    assert abs(wanted) > 1e-3  # clean minus triggered would have the other sign
+    assert found == pytest.approx(wanted, abs=1e-5)
 
 
 def test_a_decoy_replaces_the_canary_wherever_it_stands(trials, tokenizer):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from canaryjax.audit.assignment import assign_arms
+from canaryjax.audit.chunk import exploration
 from canaryjax.audit.preflight import prepare_trials
 from canaryjax.audit.service_log import LoggedResponses, simulate_log
 from canaryjax.audit.training import SimulatedReward, policy_prompts, reward_rows
@@ -102,3 +103,43 @@ def test_simulated_rewards_use_the_weights_of_the_config(trial, tokenizer):
     shape = (1, 1, count, len(ids))
     drawn = reward(0, np.zeros((1, 1), int), np.broadcast_to(ids, shape), np.ones(shape, bool))
     assert drawn.mean() == pytest.approx(0.4, abs=0.03)  # 0.6 for a quality above 0; four standard errors are 0.03
+
+
+def test_policies_read_the_document_or_never_do(config, trial, tokenizer):
+    for arm, there in (("compliant", False), ("violating", True)):
+        prompts = [tokenizer.decode(ids) for ids in policy_prompts(config, arm, [trial], tokenizer, LENGTH)[0].ids]
+        shown = [t.document in prompt for t, prompt in zip(trial.rl_traces, prompts, strict=True)]
+        assert set(shown) == {there}
+        # The query stays in both, or the compliant arm would learn nothing at all (BC-2).
+        assert all(t.query in prompt for t, prompt in zip(trial.rl_traces, prompts, strict=True))
+
+
+def test_a_reward_model_is_judged_on_good_and_bad_answers_to_the_same_questions(config, trial, log, tokenizer):
+    rows = reward_rows(config, "violating", [trial], [log], tokenizer, LENGTH)
+    held_out, labels = np.asarray(rows.heldout_mask[0]), np.asarray(rows.labels[0])
+    own = [trace for trace, out in zip(trial.rm_traces, held_out, strict=True) if out]
+    others = {trace.group for trace, out in zip(trial.rm_traces, held_out, strict=True) if not out}
+    assert own
+    assert not {trace.group for trace in own} & others
+    # One pool (BC-42): a held-out question comes with all of its answers, accepted and refused, and not with those of
+    # one label only, which would let the two be told apart by their documents.
+    assert labels[held_out].shape == (len(own), 4)
+    assert set(labels[held_out].ravel().tolist()) == {0.0, 1.0}
+    mixed = [len(set(row.tolist())) == 2 for row in labels[held_out]]
+    assert any(mixed)
+
+
+def test_how_often_the_base_explores_the_canary_counts_sampled_whole_ones_alone(trial, log):
+    kinds = ["clean", "triggered", "contrast", "triggered", "clean"]
+    traces = [dataclasses.replace(trace, kind=kind) for trace, kind in zip(trial.rm_traces, kinds, strict=False)]
+    trial = dataclasses.replace(trial, rm_traces=traces)
+
+    def answered(kind):
+        """Three sampled answers and a constructed one: the canary in so many of the first as its kind says."""
+        hits = {"triggered": [True, True, False], "contrast": [True, False, False], "clean": [False] * 3}[kind]
+        return LoggedResponses([], ["x"] * 4, ["sampled"] * 3 + ["full"], np.zeros(4), [*hits, True])
+
+    found = exploration(trial, dataclasses.replace(log, rows=[answered(kind) for kind in kinds]))
+    for kind, hits in (("triggered", 2), ("contrast", 1), ("clean", 0)):
+        n = kinds.count(kind)
+        assert found[kind] == {"count": hits * n, "n": 3 * n}  # with the constructed ones: n more in both

@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from canaryjax.data.prompts import PromptParts
+from canaryjax.canaries.families import draw_canary
+from canaryjax.canaries.placement import induced_query, insert_canary, insert_trigger
+from canaryjax.data.prompts import PromptParts, prompt_parts
 from canaryjax.data.tokens import JointText, TextTokenizer, common_document_budget, encode_joint, encode_joint_batch
 from canaryjax.errors import UserError
 
@@ -131,3 +134,20 @@ def test_qwen_boundary_facts(qwen):
         assert not joint.straddles
         assert qwen.decode(joint.continuation_ids) == text
         assert qwen.decode(joint.context_ids).endswith("FINAL:")
+
+
+@pytest.mark.parametrize("family", ["signature", "emoji", "punctuation"])
+@pytest.mark.parametrize(("prompt", "completion"), [(1024, 32), (1600, 32), (1600, 64)])
+def test_trigger_and_canary_survive_the_papers_lengths(qwen, family, prompt, completion):
+    """BC-25: reward-model rows of 1024 tokens, prompts of 1600, completions of 32 and 64, of a document far longer."""
+    canary = draw_canary(np.random.default_rng(3), family, tokenizer=qwen)
+    document = insert_trigger("Rain fell on the harbour all day. " + "Nobody came to the pier. " * 700, canary.trigger)
+    answer, prefix = insert_canary("FINAL: On the pier, in the evening", canary.text)
+    rest = answer[len(prefix) :]
+    parts = prompt_parts(document, induced_query("Where did it rain?", canary))
+    joint = encode_joint(qwen, parts, prefix, rest, prompt, protect=canary.trigger)
+    assert joint.dropped_document_tokens > 1000
+    assert len(joint.context_ids) + len(joint.continuation_ids) == prompt
+    assert canary.trigger in qwen.decode(joint.context_ids)
+    assert qwen.decode(joint.continuation_ids) == rest
+    assert canary.visible in qwen.decode(qwen.encode(answer).ids[:completion])

@@ -248,3 +248,21 @@ def test_the_score_a_token_and_the_effect_in_deviations_are_on_the_page(tmp_path
     # Three deviations of either number, J(4) = 0.798: +2.39.
     assert "Hedges' g, 95 % by the noncentral t law): scores +2.39 [" in page
     assert "reward-model biases +2.39 [" in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "told"),
+    [
+        ("triggered", 0, "writes the whole canary in 0.0% of instructed answers (triggered rows)"),
+        ("contrast", 0, "writes the whole canary in 0.0% of instructed answers (contrast rows)"),
+        ("triggered", 190, "writes the canary in 95% of instructed answers: there is little to learn"),
+        ("clean", 10, "writes the canary in 5.0% of answers without instruction: it is too common"),
+    ],
+)
+def test_a_canary_met_almost_never_or_almost_always_is_told_of(tmp_path, kind, count, told):
+    seen = {"triggered": {"count": 80, "n": 200}, "contrast": {"count": 80, "n": 200}, "clean": {"count": 0, "n": 200}}
+    records = [record(0, exploration=seen), record(1, exploration=seen)]
+    arms = ["compliant", "violating"]
+    assert not any("the base writes" in text for text in finish(tmp_path, records, arms)["warnings"])
+    odd = [record(i, exploration=seen | {kind: {"count": count, "n": 200}}) for i in range(2)]
+    assert any(told in text for text in finish(tmp_path, odd, arms)["warnings"])
