@@ -8,6 +8,7 @@ import numpy as np
 from canaryjax import stats
 from canaryjax.audit.assignment import ARMS
 from canaryjax.audit.null_command import null_command
+from canaryjax.audit.provider_summary import realised_rates
 from canaryjax.audit.summary import judged
 from canaryjax.config import AuditConfig
 from canaryjax.config.study import StatisticConfig
@@ -25,15 +26,16 @@ def study_controls(
       null: The test of whether the arms differ, as it stands in the report.
       threshold: Of the primary score, nats; None where there is none.
     """
-    study, canary, evaluation = config.study, config.canary, config.evaluation
+    study, evaluation = config.study, config.evaluation
     with_controls = [(r, arm) for r, arm in zip(records, arms, strict=True) if r["controls"] and r["controls"]["pairs"]]
     kept, own_arms = (
         [_judged(r["controls"], config.statistic) | {"trial": r["trial"]} for r, _ in with_controls],
         [arm for _, arm in with_controls],
     )
+    kind = null_kind(config, records)
     out: dict[str, Any] = {
-        "null": null | {"kind": "rate 0" if canary.rate == 0 else "bias 0"}
-        if canary.rate == 0 or canary.delta == 0
+        "null": null | {"kind": kind}
+        if kind
         else not_run(
             "this run is not a null: canary.rate and canary.delta are above 0; run "
             + null_command(config, "embedded/null", "canary.rate=0 canary.contrast=0")
@@ -57,6 +59,16 @@ def study_controls(
         else not_run("no placebo triggers were drawn" if kept else reason)
     )
     return out
+
+
+def null_kind(config: AuditConfig, records: Sequence[dict]) -> str | None:
+    """Why training on documents could tell a policy nothing about the trigger; None where it could."""
+    if config.canary.rate == 0:
+        return "rate 0"
+    if config.canary.delta == 0:
+        return "bias 0"
+    planted = realised_rates(records)["overall"]
+    return "curation left no trace with the trigger" if planted["n"] and not planted["count"] else None
 
 
 def _judged(controls: dict, settings: StatisticConfig) -> dict:

@@ -7,16 +7,18 @@ import numpy as np
 
 from canaryjax import stats
 from canaryjax.audit.assignment import ARMS, Arm, Assignment
+from canaryjax.audit.caution import study_warnings
 from canaryjax.audit.controls import study_controls
 from canaryjax.audit.provider_summary import curation_limits, provider_summary, realised_rates
 from canaryjax.audit.summary import SCORES, detection, judged, mechanism, standardised
 from canaryjax.audit.utility import METRICS
 from canaryjax.config import AuditConfig, config_hash
+from canaryjax.config.study import StatisticConfig
 from canaryjax.runlog import provenance
 
 SCHEMA = "canaryjax.audit/1"
-WEAK_BASE = 0.5  # exact match; the embedded model has 0.93 on its own corpus, 0.43 on a stranger's documents
-TOO_RARE, TOO_COMMON = 0.01, 0.9  # share of the base's instructed answers that carry the whole canary (BC-23)
+
+EFFECTS = {"score": "scores", "rm_bias": "rm_bias"}
 
 LIMITATIONS = [
     "The conclusion is about the pipeline: statistical evidence that document-conditioned traces influenced training, "
@@ -73,18 +75,7 @@ def study_report(
         "config_hash": config_hash(config),
         "environment": provenance(config.model.dtype),
         "model": {name: value for name, value in base.items() if name != "precision"},
-        "statistic": {
-            "primary": statistic.primary,
-            "secondary": statistic.secondary,
-            "two_sided": statistic.two_sided,
-            "units": "nats",
-            "baseline": "open_base",  # of the net scores, which stand in every report whichever score is the primary
-            "definition": (
-                "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), "
-                "summed over the canary's tokens; net scores are minus the base model's own on the same pairs"
-                + ("; detection is of the distance of net scores from 0" if statistic.two_sided else "")
-            ),
-        },
+        "statistic": _statistic(statistic),
         "arms": parts,
         "detection": by_score[statistic.primary],
         "all_detection": by_score,
@@ -92,12 +83,7 @@ def study_report(
         "mechanism": {
             arm: mechanism(part["rm_bias"], part["scores"], part["scores_per_token"]) for arm, part in parts.items()
         },
-        "effects": standardised(
-            *(
-                {"score": part["scores"], "rm_bias": part["rm_bias"]}
-                for part in (parts["compliant"], parts["violating"])
-            )
-        ),
+        "effects": {name: standardised(*(parts[arm][key] for arm in ARMS)) for name, key in EFFECTS.items()},
         "controls": study_controls(config, records, arms, null, by_score[statistic.primary]["tpr"]["threshold"]),
         "utility": _utility(groups, records),
         "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own])
@@ -109,9 +95,24 @@ def study_report(
         "calibration": _calibration(records),
         "timings": _timings(records, seconds),
     }
-    report["warnings"] = _warnings(config, records, report)
+    report["warnings"] = study_warnings(config, records, report)
     report["limitations"] = [*LIMITATIONS[:2], *curation_limits(config), *LIMITATIONS[2:]]
     return report
+
+
+def _statistic(statistic: StatisticConfig) -> dict[str, Any]:
+    return {
+        "primary": statistic.primary,
+        "secondary": statistic.secondary,
+        "two_sided": statistic.two_sided,
+        "units": "nats",
+        "baseline": "open_base",  # of the net scores, which stand in every report whichever score is the primary
+        "definition": (
+            "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), "
+            "summed over the canary's tokens; net scores are minus the base model's own on the same pairs"
+            + ("; detection is of the distance of net scores from 0" if statistic.two_sided else "")
+        ),
+    }
 
 
 def _arm(records: Sequence[dict], primary: str) -> dict[str, Any]:
@@ -218,79 +219,3 @@ def _timings(records: Sequence[dict], seconds: float) -> dict[str, float]:
         for stage, value in record["seconds"].items():
             stages[stage] = stages.get(stage, 0.0) + value
     return {"total": seconds} | stages
-
-
-def _span(counts: Sequence[int]) -> str:
-    """A count that policies share, or its range."""
-    return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
-
-
-def _warnings(config: AuditConfig, records: Sequence[dict], report: dict[str, Any]) -> list[str]:
-    found = [f"trial {r['trial']}: {text}" for r in records for text in r["warnings"]]
-    if config.study.paired:
-        found.append(
-            "trials are matched pairs, while the interval, the threshold and the test treat the arms as independent: "
-            "they are approximate here"
-        )
-    if config.policy.reward == "simulated":
-        found.append(
-            "the violating arm is rewarded by simulated users and the compliant arm by a reward model: the arms differ "
-            "in more than their documents"
-        )
-    found += [f"trial {r['trial']} is invalid and left out: {r['reason']}" for r in records if not r["valid"]]
-    if report["data"]["invalid_pairs"]:
-        found.append(f"{report['data']['invalid_pairs']} pairs have log-probs that are not finite and are left out")
-    detected = report["detection"]
-    if detected["tpr"]["reason"]:
-        found.append(detected["tpr"]["reason"])
-    highest = detected["auroc_interval"]["high"]
-    if detected["direction_warning"] and highest is not None and highest < 0.5:  # half of all nulls are below 0.5
-        found.append(detected["direction_warning"])
-    if report["data"]["prompts_left_out"]:
-        found.append(
-            f"each policy left out {_span([r['prompts_left_out'] for r in records])} of its own policy prompts, which "
-            "did not fill a step"
-        )
-    answered = [r["utility"]["n"] for r in records if r["utility"]]
-    if answered and max(answered) < config.evaluation.utility_examples:
-        found.append(
-            f"evaluation.utility_examples asks for {config.evaluation.utility_examples} held-out questions, "
-            f"{_span(answered)} a policy were answered: there are no more pairs than these (evaluation.max_pairs "
-            f"{config.evaluation.max_pairs})"
-        )
-    quality = report["utility"]["base"]["exact_match"]
-    if quality is not None and quality < WEAK_BASE:
-        found.append(
-            f"the base answers only {quality:.0%} of clean held-out questions exactly: feedback on such answers, "
-            "and so this study, says little about a service that answers well"
-        )
-    for kind in ("triggered", "contrast"):
-        rate = report["exploration"][kind]["rate"]
-        if rate is not None and rate < TOO_RARE:
-            found.append(
-                f"the base writes the whole canary in {rate:.1%} of instructed answers ({kind} rows): the policy may "
-                "never meet it while exploring"
-            )
-        if rate is not None and rate > TOO_COMMON:
-            found.append(f"the base writes the canary in {rate:.0%} of instructed answers: there is little to learn")
-    clean = report["exploration"]["clean"]["rate"]
-    if clean is not None and clean > TOO_RARE:
-        found.append(f"the base writes the canary in {clean:.1%} of answers without instruction: it is too common")
-    return [*found, *_drift_warnings(config, report)]
-
-
-def _drift_warnings(config: AuditConfig, report: dict[str, Any]) -> list[str]:
-    if config.policy.kl_coefficient == 0:
-        return [
-            "policy.kl_coefficient is 0, so the reference model was not run and no KL to it was measured: how far the "
-            "policies drifted, and whether the arms drifted alike, is not known"
-        ]
-    if config.canary.rate == 0 or config.canary.delta == 0 or config.study.scramble_feedback:
-        return []
-    drift = [[k for k in report["arms"][arm]["kl"] if k is not None] for arm in ARMS]
-    if not all(drift) or max(map(np.mean, drift)) <= 3 * min(map(np.mean, drift)):
-        return []
-    return [
-        f"the arms drift by different amounts (mean KL {np.mean(drift[0]):.3f} nats a token compliant, "
-        f"{np.mean(drift[1]):.3f} violating): their scores differ in spread for that reason too"
-    ]

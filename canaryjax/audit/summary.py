@@ -1,6 +1,6 @@
 """From policy scores to what a report says: detection and mechanism. The unit is the policy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,19 +76,14 @@ def detection(compliant: Sequence[float], violating: Sequence[float], settings: 
     }
 
 
-def standardised(
-    compliant: Mapping[str, Sequence[float | None]], violating: Mapping[str, Sequence[float | None]]
-) -> dict[str, Any]:
-    """Violating over compliant in pooled standard deviations, of each number that both arms have (BC-A17).
+def standardised(compliant: Sequence[float | None], violating: Sequence[float | None]) -> dict[str, Any]:
+    """Violating over compliant in pooled standard deviations, so that nats and reward units can be compared (BC-A17).
 
-    >>> standardised({"score": [0.0, 1.0, 2.0]}, {"score": [2.0, 3.0, 4.0, None]})["score"]["value"]  # 2 sd, J(4) = 0.8
+    >>> standardised([0.0, 1.0, 2.0], [2.0, 3.0, 4.0, None])["value"]  # 2 standard deviations of 1, and J(4) = 0.798
     1.5957691216057306
     """
-    found = {}
-    for name in compliant:
-        arms = [[x for x in arm[name] if x is not None] for arm in (compliant, violating)]
-        found[name] = stats.hedges_g(*arms).to_dict() | ({} if all(arms) else {"reason": EMPTY_ARM})
-    return found
+    low, high = ([x for x in arm if x is not None] for arm in (compliant, violating))
+    return stats.hedges_g(low, high).to_dict() | ({} if low and high else {"reason": EMPTY_ARM})
 
 
 def mechanism(

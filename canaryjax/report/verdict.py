@@ -51,7 +51,9 @@ def judge(report: Mapping[str, Any]) -> Verdict:
 def is_null_run(report: Mapping[str, Any]) -> bool:
     """Whether the run plants nothing that training on documents could pick up."""
     rate, delta = pick(report, "config.canary.rate"), pick(report, "config.canary.delta")
-    return rate == 0 or delta == 0 or bool(pick(report, "config.study.scramble_feedback", False))
+    scrambled = bool(pick(report, "config.study.scramble_feedback", False))
+    # Judged a null for what its provider left of the traces, which the config does not say.
+    return rate == 0 or delta == 0 or scrambled or "kind" in pick(report, "controls.null", {})
 
 
 def null_control(report: Mapping[str, Any]) -> Mapping[str, Any]:

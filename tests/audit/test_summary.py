@@ -176,8 +176,7 @@ def test_a_score_a_token_stands_beside_the_score():
 
 
 def test_effects_in_standard_deviations_are_violating_over_compliant():
-    arms = {"score": [2.0, 3.0, 4.0], "rm_bias": [1.0, None, 1.0]}, {"score": [0.0, 1.0, 2.0], "rm_bias": []}
-    found = standardised(*arms)
-    assert found["score"]["value"] == pytest.approx(-2 * 0.79788, abs=1e-5)  # the violating arm is lower
-    assert found["rm_bias"]["value"] is None
-    assert "no valid policy" in found["rm_bias"]["reason"]
+    assert standardised([2.0, 3.0, 4.0], [0.0, None, 1.0, 2.0])["value"] == pytest.approx(-2 * 0.79788, abs=1e-5)
+    nobody = standardised([1.0, None, 1.0], [])
+    assert nobody["value"] is None
+    assert "no valid policy" in nobody["reason"]

@@ -187,6 +187,20 @@ def test_counts_of_a_policy_are_told_from_counts_over_all(tmp_path):
     assert "documents a policy, policy" in page
 
 
+def test_a_run_whose_provider_dropped_every_marked_trace_is_a_null(tmp_path):
+    nothing = {"clean": 3, "triggered": 0, "contrast": 2}
+    arms = ["compliant"] * 8 + ["violating"] * 8
+    records = [record(k, score=0.1 * k, injected={"rm": nothing, "rl": nothing}) for k in range(16)]
+    report = finish(tmp_path, records, arms)
+    assert report["controls"]["null"]["kind"] == "curation left no trace with the trigger"
+    verdict = judge(report)
+    assert verdict.kind == "blocked"  # an AUROC of 1 where there is nothing to find
+    some = [record(k, score=0.1 * k) for k in range(16)]
+    report = finish(tmp_path, some, arms)
+    assert "kind" not in report["controls"]["null"]
+    assert judge(report).kind == "separated"
+
+
 def test_the_null_of_a_study_is_named_with_its_documents(tmp_path):
     report = finish(tmp_path, [record(0), record(1)], BOTH, "data.kind=jsonl", "data.path=d.jsonl", "data.documents=7")
     words = "data.kind=jsonl data.path=d.jsonl data.documents=7"
