@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- results: made by table.py --write -->", "<!-- results end -->"
 # Sizes that tell one row from another; the rest is the study's shape unless the row says otherwise.
-TELLING = ("context", "completion", "prompts", "group", "vocab", "rank", "policies", "views")
+TELLING = ("context", "completion", "prompts", "group", "vocab", "rank", "policies", "views", "resamples")
 PLATFORMS = {"cpu": "CPU", "gpu": "GPU"}  # every platform has a heading, measured or not
 STATED = ("jax", "jaxlib", "torch", "transformers", "peft", "trl", "google-tunix")
 READ = {
@@ -102,6 +102,7 @@ def _tables(rows: Sequence[Row]) -> str:
         (_LARGE, _having(rows, "decode_tokens_per_s"), _large),
         (("policies", "as a study trains them, s", "one program, s"), _having(rows, "one_program_s"), _together),
         (("sizes", "scoring, MiB", "gradient, MiB"), _having(rows, "forward_bytes"), _planned),
+        (("policies", "resamples", "every statistic of a study, s"), _having(rows, "statistics_s"), _statistics),
         (("audit", "whole, s", "XLA compiling, s", "programs"), _having(rows, "compile_share"), _starts),
     ):
         if chosen:
@@ -190,6 +191,11 @@ def _together(row: Row) -> tuple[str, ...]:
 def _planned(row: Row) -> tuple[str, ...]:
     found = row["detail"]
     return _sizes(row["shape"]), *(f"{found[name] / 2**20:,.1f}" for name in ("forward_bytes", "gradient_bytes"))
+
+
+def _statistics(row: Row) -> tuple[str, ...]:
+    shape = row["shape"]
+    return (f"{shape['policies']:,}", f"{shape['resamples']:,}", _number(row["detail"]["statistics_s"]))
 
 
 def _starts(row: Row) -> list[tuple[str, ...]]:

@@ -41,6 +41,13 @@ def test_ours_agrees_with_transformers(name, tmp_path):
             assert "not installed" in record["skipped"]
 
 
+def test_an_interval_agrees_with_scipys_and_the_rest_is_timed():
+    status, (record,), messages = run("intervals", "--tiny", "--against", "scipy")
+    assert status == 0, messages
+    assert record["agreement"]["checks"]["auroc_bounds"]["difference"] < 6e-3
+    assert record["detail"]["statistics_s"] > 0
+
+
 @pytest.mark.slow
 def test_a_step_says_where_its_time_goes():
     status, (record,), messages = run("grpo_step", "--tiny", "--against", "tunix", TUNIX_PYTHON="no/such/python")
