@@ -54,7 +54,7 @@ def _our_interval(arms: Arms) -> tuple[float, ...]:
     from canaryjax import stats
 
     found = stats.auroc_interval(*arms, LEVEL, "bootstrap", RESAMPLES, SEED)
-    return tuple(found)
+    return tuple(found.to_dict()[bound] for bound in ("low", "high"))
 
 
 def _scipy_interval(arms: Arms) -> tuple[float, ...]:
