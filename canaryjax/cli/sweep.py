@@ -18,7 +18,9 @@ _current: dict[str, Any] = {}  # the directory and words of the running sweep, f
 def sweep(
     source: Annotated[
         str,
-        typer.Argument(metavar="CONFIG", help="A sweep file, or a shipped one: tiny, figure3.", show_default=False),
+        typer.Argument(
+            metavar="CONFIG", help="A sweep file, or a shipped one such as tiny or figure3.", show_default=False
+        ),
     ],
     overrides: Annotated[
         list[str] | None,

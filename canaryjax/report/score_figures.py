@@ -1,11 +1,13 @@
 """Figures of the scores: distributions, ROC, the four scores, reward-model bias against score."""
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from canaryjax.report.run import ARMS, Run, scores
-from canaryjax.report.style import COLOUR, GREY, INK, MARK, arm_ticks, legend_below, strip
+from canaryjax.report.style import COLOUR, GREY, HATCH, INK, MARK, arm_ticks, legend_below, strip
 from canaryjax.report.text import brackets, label, number, percent, pick
 
 
@@ -20,8 +22,7 @@ def _two_sided(run: Run) -> bool:
 def draw_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     """One point per policy and a histogram per arm, of the primary score, with the threshold."""
     values = {arm: scores(run.report, arm) for arm in ARMS}
-    everything = np.concatenate(list(values.values()))
-    if not everything.size:
+    if not any(own.size for own in values.values()):
         return None
     points, bars = panels
     for position, arm in enumerate(ARMS):
@@ -30,18 +31,9 @@ def draw_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     points.set_ylabel(_axis(run))
     points.set_title("One point per policy")
     cut = pick(run.report, "detection.tpr.threshold")
-    edges = _edges(everything, cut).tolist()
-    for arm in ARMS:
-        bars.hist(values[arm], edges, color=COLOUR[arm], alpha=0.55, label=arm, edgecolor=COLOUR[arm], linewidth=0.8)
-    bars.set_xlabel(_axis(run))
-    bars.set_ylabel("policies")
-    bars.yaxis.set_major_locator(MaxNLocator(integer=True))
-    bars.xaxis.set_major_locator(MaxNLocator(5))  # more of them, with signs and decimals, run into each other
-    bars.set_title("How the scores are spread")
     if cut is not None:
         points.axhline(cut, color=INK, linestyle="--", linewidth=1)
-        bars.axvline(cut, color=INK, linestyle="--", linewidth=1, label=f"threshold {number(cut)}")
-    legend_below(bars, 3)
+    draw_histogram(run, bars)
     primary = label(pick(run.report, "statistic.primary", "primary score"))
     medians = ", ".join(f"{arm} {number(float(np.median(values[arm])))}" for arm in ARMS if values[arm].size)
     caption = f"Primary score ({primary}) of every valid policy. Bars mark the arms' medians"
@@ -51,6 +43,24 @@ def draw_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
         else "; there is no threshold."
     )
     return f"Score of each policy by arm; medians in nats: {medians}.", caption
+
+
+def draw_histogram(run: Run, axes: Axes) -> None:
+    """A histogram per arm of the primary score, with the threshold; some arm must have a score."""
+    values = {arm: scores(run.report, arm) for arm in ARMS}
+    cut = pick(run.report, "detection.tpr.threshold")
+    edges = _edges(np.concatenate(list(values.values())), cut).tolist()
+    for arm in ARMS:
+        look: Any = {"color": COLOUR[arm], "edgecolor": COLOUR[arm], "hatch": HATCH[arm]}
+        axes.hist(values[arm], edges, alpha=0.55, label=arm, linewidth=0.8, **look)
+    axes.set_xlabel(_axis(run))
+    axes.set_ylabel("policies")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5))  # more of them, with signs and decimals, run into each other
+    axes.set_title("How the scores are spread")
+    if cut is not None:
+        axes.axvline(cut, color=INK, linestyle="--", linewidth=1, label=f"threshold {number(cut)}")
+    legend_below(axes, 3)
 
 
 def _edges(values: np.ndarray, cut: float | None) -> np.ndarray:

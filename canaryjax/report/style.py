@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 
 # Okabe and Ito's palette; arms differ in mark too, for print in grey.
 COLOUR = {"compliant": "#0072B2", "violating": "#D55E00"}
 MARK = {"compliant": "o", "violating": "^"}
+HATCH = {"compliant": "", "violating": "////"}  # of bars
 GREY, INK, GREEN = "#999999", "#222222", "#009E73"
 
 STYLE: Any = {  # matplotlib types its keys one by one
@@ -60,9 +61,9 @@ def strip(axes: Axes, position: float, values: np.ndarray, arm: str, reach: floa
 
 
 def legend_below(axes: Axes, columns: int, handles: Sequence[Artist] | None = None) -> None:
-    """A legend under the figure: among the marks, its own look like data."""
+    """A legend under the figure, or its part of one: among the marks, its own look like data."""
     figure = axes.figure
-    assert isinstance(figure, Figure)
+    assert isinstance(figure, FigureBase)
     figure.legend(
         handles=axes.get_legend_handles_labels()[0] if handles is None else handles,
         loc="outside lower center",

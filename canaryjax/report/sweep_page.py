@@ -13,6 +13,7 @@ from markupsafe import Markup
 from canaryjax.errors import UserError
 from canaryjax.report.figures import styled, to_png
 from canaryjax.report.page import KIND_NAMES
+from canaryjax.report.paper_page import UNSAID, paper_parts
 from canaryjax.report.style import GREY, INK
 from canaryjax.report.text import METHODS, MISSING, brackets, label, number, percent, pick
 from canaryjax.runlog import read_json, replacing
@@ -67,6 +68,7 @@ def _page(sweep: Mapping[str, Any]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
+    environment.filters["base64"] = lambda data: base64.b64encode(data).decode()
     cells = sweep["cells"]
     picture = draw_areas(sweep)
     return environment.get_template("sweep.html").render(
@@ -78,6 +80,8 @@ def _page(sweep: Mapping[str, Any]) -> str:
         rows=sweep_rows(sweep),
         caption=_caption(cells),
         picture=base64.b64encode(picture).decode() if picture else None,
+        paper=paper_parts(sweep),
+        unsaid=UNSAID,
         failed=[cell for cell in cells if cell["status"] == "failed"],
         warned=[cell for cell in cells if pick(cell, "found.warnings")],
         notes=_notes(sweep),

@@ -95,7 +95,7 @@ def _level(record: Mapping[str, Any]) -> str:
 
 
 def counted(record: Any) -> str:
-    """A rate with its counts, or why there is none.
+    """A rate as its count and, from the count, three digits; or why there is none (BC-A2).
 
     >>> counted({"value": 0.9, "count": 9, "n": 10})
     '9 of 10 (0.900)'
@@ -104,7 +104,7 @@ def counted(record: Any) -> str:
         return MISSING
     if record.get("value") is None or record.get("count") is None:
         return f"{MISSING}: {record.get('reason') or 'no reason given'}"
-    return f"{record['count']} of {record['n']} ({record['value']:.3f})"
+    return f"{record['count']} of {record['n']} ({record['count'] / record['n']:.3f})"
 
 
 def label(name: str) -> str:

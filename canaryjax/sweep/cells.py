@@ -13,6 +13,7 @@ from canaryjax.config import AuditConfig, config_hash, load_config
 from canaryjax.errors import UserError
 from canaryjax.keys import stream_id
 from canaryjax.sweep.file import SweepFile
+from canaryjax.sweep.rows import check_rows
 
 BASE = "base"  # the name of the cell that all factors start from, and the key that stands for the config itself
 LONGEST_VALUE = 40  # characters of a value in a cell's name, which is a folder's name too
@@ -53,6 +54,7 @@ def make_cells(file: SweepFile) -> list[Cell]:
         before = found.get(same)
         found[same] = replace(before, points=before.points + cell.points) if before else cell
     cells = _distinct(list(found.values()))
+    check_rows(file, {cell.name: (cell.config.study.compliant, cell.config.study.violating) for cell in cells})
     return [_finished(file, cell) for cell in cells]
 
 

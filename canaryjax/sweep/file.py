@@ -4,7 +4,7 @@ import difflib
 import os.path
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +12,9 @@ from omegaconf import OmegaConf
 
 from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS, UNREADABLE
 from canaryjax.errors import UserError
+from canaryjax.sweep.rows import read_rows
 
-KEYS = ("name", "description", "base", "set", "grid", "factors", "seeds")
+KEYS = ("name", "description", "base", "set", "grid", "factors", "seeds", "rows", "mixed_n")
 # Of a cell, which the sweep itself gives.
 OWN = ("name", "description")
 
@@ -31,6 +32,8 @@ class SweepFile:
       design: `grid` for the product of the lists, `factors` for one key at a time from the base cell.
       varied: The lists, by config key; the key `base` stands for the config itself.
       seeds: `shared` for the base config's seed in every cell, `own` for another seed in each.
+      rows: Rows of the paper and the names of the cells that stand for them on the page.
+      mixed_n: Whether rows of one table may be of unlike numbers of policies.
     """
 
     name: str
@@ -41,6 +44,8 @@ class SweepFile:
     design: Literal["grid", "factors"]
     varied: dict[str, list[Any]]
     seeds: Literal["shared", "own"]
+    rows: dict[str, str] = field(default_factory=dict)
+    mixed_n: bool = False
 
     def base_of(self, name: str | None) -> str:
         """The config that a cell starts from: of that name, beside the sweep file or shipped; None is the sweep's."""
@@ -84,7 +89,8 @@ def read_sweep(source: str, overrides: Sequence[str]) -> SweepFile:
     if seeds == "own" and "study.seed" in varied:
         raise UserError(f"expected `seeds: shared` with study.seed in `{design}` of {path}, found own; change one")
     description = str(values.get("description") or "")
-    return SweepFile(name, description, str(path), base, common, design, varied, seeds)
+    rows, mixed = read_rows(path, values)
+    return SweepFile(name, description, str(path), base, common, design, varied, seeds, rows, mixed)
 
 
 def _find(source: str) -> Path:

@@ -18,6 +18,7 @@ import yaml
 from canaryjax.audit.shelf import BaseShelf
 from canaryjax.config import config_hash
 from canaryjax.errors import UserError
+from canaryjax.report.setting import setting_of
 from canaryjax.report.sweep_page import render_sweep
 from canaryjax.runlog import RUN_FILE, Progress, RunDirectory, disk_is_full, read_json
 from canaryjax.sweep import single
@@ -174,6 +175,7 @@ def _write(file: SweepFile, cells: list[Cell], root: RunDirectory, ended: dict[s
                 "command": command_of(cell),
                 "points": list(cell.points),
                 "seed": cell.config.study.seed,
+                "setting": setting_of(cell.config),
                 "directory": f"{CELLS}/{cell.name}",
                 "status": outcome.status if outcome else "not run",
                 "error": outcome.error if outcome else None,

@@ -31,6 +31,7 @@ def summarise(file: SweepFile, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
         "varied": file.varied,
         "common": file.common,
         "seeds": file.seeds,
+        "rows": file.rows,
         "counts": counts,
         "cells": [{key: row[key] for key in row if key != "report"} | _found(row["report"]) for row in rows],
     }
@@ -72,4 +73,6 @@ def _arm(report: Mapping[str, Any], arm: str) -> dict[str, Any]:
         "mean_score_interval": part.get("amplification_interval"),
         "rm_bias": part.get("rm_bias"),
         "rm_bias_interval": part.get("rm_bias_interval"),
+        "transmission_ratio": part.get("transmission_ratio"),
+        "transmission_ratio_interval": part.get("transmission_ratio_interval"),
     }
