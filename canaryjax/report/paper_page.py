@@ -16,6 +16,10 @@ UNSAID = (
     "Tables 1, 2 and 6 are of, nor how many documents went into reward models and policies: in these points any choice "
     "of its own counts as its setting here."
 )
+COMPARED = (
+    "What canaries cost, with intervals and a test of equivalence, is told of cells that are otherwise alike in the "
+    "section on utility."
+)
 LEVELS = (
     "The caption of the paper's Table 6 calls its brackets 5 to 95 %, which is 90 %; the text of its Appendix I calls "
     "the same ones 95 %."
@@ -55,9 +59,7 @@ def paper_parts(sweep: Mapping[str, Any]) -> list[Part]:
         )
         parts.append(Part("mechanism", "Appendix H: from reward model to policy", paper_tables.mechanism_table(first)))
     if second := stands(sweep, "Table 2"):
-        # Differences and equivalence between cells, where the sweep has them.
-        compared = [str(text) for text in sweep.get("utility_comparison") or ()]
-        notes = [*paper_tables.size_notes(second), *compared]
+        notes = [*paper_tables.size_notes(second), *([COMPARED] if sweep.get("utility_comparison") else [])]
         parts.append(Part("table2", "Table 2: utility", paper_tables.utility_table(second), notes, _settings(second)))
     if sixth := stands(sweep, "Table 6"):
         mixed = [text for one in sixth if (text := paper_tables.mixed_sizes(one.row))]

@@ -136,8 +136,9 @@ def detection_notes(rows: Sequence[Stand]) -> list[str]:
             compliant, violating = (one.found["arms"][arm]["scores"] for arm in ARMS)
             other = stats.tpr_at_fpr(compliant, violating, one.found["tpr"]["target_fpr"], "conformal").to_dict()
             notes.append(
-                f"{one.row.label}: by the conformal rank, which keeps the false-alarm rate for a new compliant policy "
-                f"as the quantile does not, {count_text(other)} of ours lie above the threshold."
+                f"{one.row.label}: by the conformal rank, by which a new compliant policy is a false alarm at most as "
+                f"often as the target says (by the quantile it may be one more often), {count_text(other)} of ours lie "
+                "above the threshold."
             )
     return notes
 

@@ -17,7 +17,7 @@ KINDS = {
 }
 RULES = {
     "conformal": "conformal rank of the compliant scores",
-    "paper": "their 0.90 quantile, interpolated",
+    "paper": "their 0.90 quantile",
     "tolerance": "rank whose true rate is within the target with 95 % confidence",
 }
 # What each key of the paper's setting is called; shares are shown in percent.

@@ -105,12 +105,11 @@ def test_table_6_by_hand():
 def test_table_2_and_the_mechanism_by_hand():
     cell = cell_of("embedded/table1", "a", found_of())
     rows = {"table1.repliqa": "a", "table2.repliqa.base": "a", "table2.repliqa.canary": "a"}
-    parts = {part.anchor: part for part in paper_parts(sweep_of(rows, cell, utility_comparison=["They are <alike>."]))}
+    parts = {part.anchor: part for part in paper_parts(sweep_of(rows, cell))}
     assert [plain(row)[:7] for row in parts["table2"].table.rows] == [
         ("RepliQA, base (no RL)", "0.810", "0.810", "0.218", "0.820", "0.820", "0.240"),
         ("RepliQA, RL with canaries", "0.830", "0.850", "0.228", "0.840", "0.860", "0.253"),
     ]
-    assert parts["table2"].notes == ["They are <alike>."]
     assert plain(parts["mechanism"].table.rows[0]) == (
         *("RepliQA", "0.500 [0.400, 0.600]", "0.08", "2.000", "0.48", "0.250", "0.167"),
     )
@@ -126,7 +125,7 @@ def test_differences_by_hand():
         "rows with the instruction, without trigger and canary: 50 % (paper: 0 %)",
         "feedback bias (delta): 1 (paper: 0.1)",
         "score: induced query, minus base (paper: clean query, raw)",
-        "threshold: conformal rank of the compliant scores (paper: their 0.90 quantile, interpolated)",
+        "threshold: conformal rank of the compliant scores (paper: their 0.90 quantile)",
         "interval of the rate above the threshold: Clopper-Pearson, given the threshold (paper: percentile bootstrap "
         "over policies)",
     ]
@@ -185,16 +184,17 @@ def test_figures_2_and_4_are_of_the_data_sets_that_are_done():
 
 def test_the_page_escapes_what_it_is_given_and_opens_offline(tmp_path):
     name = "<i>one</i>"
-    cell = cell_of("paper/table1_repliqa", name, found_of(), ["model.path=<script>alert(1)</script>"])
+    cell = cell_of("paper/table1_repliqa", name, found_of(), ["model.path=<script>alert(1)"])
     rows = {"table1.repliqa": name, "table2.repliqa.canary": name}
-    sweep = sweep_of(rows, cell, utility_comparison=["<b>bold</b>"])
+    sweep = sweep_of(rows, cell)
     (tmp_path / "sweep.json").write_text(json.dumps(sweep))
     page = render_sweep(tmp_path).read_text("utf-8")
     assert "Table 1: detection" in page
     assert "34/50 = 0.680" in page.replace(BLANK, " ")
-    for hostile in ("<i>one", "<script", "<b>bold"):
+    for hostile in ("<i>one", "<script"):
         assert hostile not in page
-    assert "&lt;b&gt;bold" in page
+    assert "base model: &lt;script&gt;alert(1) (paper:" in page
+    assert page.count("&lt;i&gt;one&lt;/i&gt;") == 7  # link and its text, both tables, both settings, the caption
     assert not re.search(r'(src|href)="(?!data:|cells/)', page)
 
 
