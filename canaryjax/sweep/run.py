@@ -175,12 +175,12 @@ def _write(file: SweepFile, cells: list[Cell], root: RunDirectory, ended: dict[s
                 "command": command_of(cell),
                 "points": list(cell.points),
                 "seed": cell.config.study.seed,
-                "setting": setting_of(cell.config),
                 "directory": f"{CELLS}/{cell.name}",
                 "status": outcome.status if outcome else "not run",
                 "error": outcome.error if outcome else None,
                 "policies": cell.config.study.compliant + cell.config.study.violating,
                 "finished_policies": len(list(folder.glob("trials/*.json"))),
+                "setting": setting_of(cell.config),
                 "report": read_json(folder / "report.json") if outcome and outcome.status == "done" else None,
             }
         )
