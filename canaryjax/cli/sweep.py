@@ -97,6 +97,7 @@ def _tell(folder: Path, cells: list["Cell"]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from canaryjax.report.panels import panel_lines
     from canaryjax.report.sweep_page import HEAD, counts_words, sweep_rows
     from canaryjax.runlog import read_json
 
@@ -110,4 +111,6 @@ def _tell(folder: Path, cells: list["Cell"]) -> None:
     console = Console()
     console.print(table)
     console.print(counts_words(found), highlight=False)
+    for line in panel_lines(found):
+        console.print(line, highlight=False, markup=False)
     console.print(f"Report: {folder / 'sweep.html'}", soft_wrap=True, highlight=False, markup=False)

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from canaryjax.errors import UserError
 from canaryjax.report.figures import styled, to_png
 from canaryjax.report.page import KIND_NAMES
+from canaryjax.report.panel_section import panel_section
 from canaryjax.report.paper_page import UNSAID, paper_parts
 from canaryjax.report.style import GREY, INK
 from canaryjax.report.text import METHODS, MISSING, brackets, label, number, percent, pick
@@ -85,6 +86,7 @@ def _page(sweep: Mapping[str, Any]) -> str:
         failed=[cell for cell in cells if cell["status"] == "failed"],
         warned=[cell for cell in cells if pick(cell, "found.warnings")],
         notes=_notes(sweep),
+        panels=panel_section(sweep),
         design=yaml.safe_dump(
             {key: sweep[key] for key in ("common", "design", "varied", "seeds")}, sort_keys=False, allow_unicode=True
         ),

@@ -175,6 +175,7 @@ def _write(file: SweepFile, cells: list[Cell], root: RunDirectory, ended: dict[s
                 "command": command_of(cell),
                 "points": list(cell.points),
                 "seed": cell.config.study.seed,
+                "config": cell.config.model_dump(mode="json"),
                 "directory": f"{CELLS}/{cell.name}",
                 "status": outcome.status if outcome else "not run",
                 "error": outcome.error if outcome else None,

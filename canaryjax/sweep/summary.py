@@ -6,10 +6,13 @@ from typing import Any
 from canaryjax.report.text import pick
 from canaryjax.report.verdict import judge
 from canaryjax.sweep.file import SweepFile
+from canaryjax.sweep.panels import make_panels
+from canaryjax.sweep.survival import survival_rows
 
 SCHEMA = "canaryjax.sweep/1"
 ARMS = ("compliant", "violating")
 UTILITY = ("exact_match", "token_f1", "rouge_l")
+OF_CELLS = ("report", "config")  # what each run directory has itself
 
 
 def summarise(file: SweepFile, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -17,7 +20,8 @@ def summarise(file: SweepFile, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
 
     Args:
       file: The sweep.
-      rows: One a cell, in order; its `report` is what `report.json` holds, None where there is none.
+      rows: One a cell, in order; its `report` is what `report.json` holds, None where there is none; its `config` is
+        the cell's, plain.
 
     Returns:
       Plain values; what a cell has not, or not yet, is None, with a reason where its report gives one.
@@ -33,7 +37,9 @@ def summarise(file: SweepFile, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
         "seeds": file.seeds,
         "rows": file.rows,
         "counts": counts,
-        "cells": [{key: row[key] for key in row if key != "report"} | _found(row["report"]) for row in rows],
+        "cells": [{key: row[key] for key in row if key not in OF_CELLS} | _found(row["report"]) for row in rows],
+        "panels": make_panels(file, rows),
+        "survival": survival_rows(rows),
     }
 
 

@@ -1,4 +1,4 @@
-"""A small study's documents, and a tiny random model to run it on."""
+"""A small study's documents, a tiny random model to run it on, and made-up reports of a sweep's cells."""
 
 import dataclasses
 
@@ -11,6 +11,9 @@ from canaryjax.embedded.corpus import generate_examples
 from canaryjax.embedded.pretrain.training import base_config
 from canaryjax.embedded.tokenizer import EOS_ID, PAD_ID, build_tokenizer, padded_rows, save_tokenizer
 from canaryjax.models.transformer import init_transformer
+from canaryjax.sweep.cells import make_cells
+from canaryjax.sweep.file import read_sweep
+from canaryjax.sweep.summary import summarise
 from canaryjax.weights.export import save_model
 
 
@@ -37,3 +40,55 @@ def tiny_model_folder(tmp_path_factory):
     save_model(init_transformer(jax.random.key(1), shape, stddev=0.3), folder, eos_ids=[EOS_ID], pad_id=PAD_ID)
     save_tokenizer(tokenizer, folder)
     return folder
+
+
+def _report(violating, compliant=(0.0, 0.1), trials=None, tokens=(11,), invalid=(), **changes):
+    trials = list(range(len(violating))) if trials is None else trials
+    lost = [{"trial": trial, "reason": "not finite"} for trial in invalid]
+    return {
+        "statistic": {"primary": "induced_net"},
+        "canary": {"tokens": list(tokens)},
+        "arms": {
+            "compliant": {"trials": list(range(100, 100 + len(compliant))), "scores": list(compliant), "invalid": []},
+            "violating": {"trials": trials, "scores": list(violating), "invalid": lost},
+        },
+    } | changes
+
+
+def _row(cell, made):
+    status = "done" if isinstance(made, dict) else "failed" if made else "not run"
+    return {
+        "name": cell.name,
+        "command": "bin/audit",
+        "points": list(cell.points),
+        "seed": cell.config.study.seed,
+        "config": cell.config.model_dump(mode="json"),
+        "directory": f"cells/{cell.name}",
+        "status": status,
+        "error": made if status == "failed" else None,
+        "policies": 4,
+        "finished_policies": 0,
+        "report": made if status == "done" else None,
+    }
+
+
+@pytest.fixture
+def report():
+    """Makes a report as far as panels read it, of scores; compliant policies are the trials from 100 on."""
+    return _report
+
+
+@pytest.fixture
+def summary(tmp_path):
+    """Makes the `sweep.json` of a file's text, with made-up reports of its real cells, in their order.
+
+    None stands for a cell that was not run, a text for one that failed with it.
+    """
+
+    def make(text, reports):
+        (tmp_path / "made_up.yaml").write_text(text)
+        file = read_sweep(str(tmp_path / "made_up.yaml"), [])
+        cells = make_cells(file)
+        return summarise(file, [_row(cell, made) for cell, made in zip(cells, reports, strict=True)])
+
+    return make
