@@ -20,6 +20,7 @@ from canaryjax.stats.detection import (
     two_sided_scores,
 )
 from canaryjax.stats.effect import StandardisedEffect, hedges_g
+from canaryjax.stats.equivalence import Equivalence, paired_equivalence, welch_equivalence
 from canaryjax.stats.group import KruskalTest, PairTest, TrendTest, jonckheere_terpstra, kruskal_with_pairwise
 from canaryjax.stats.hypothesis import (
     NullVerdict,
@@ -29,6 +30,7 @@ from canaryjax.stats.hypothesis import (
     null_verdict,
     welch,
 )
+from canaryjax.stats.matching import CaliperMatch, caliper_match
 from canaryjax.stats.paired import PageTest, SignFlipTest, page_trend, require_independent, sign_flip_test
 from canaryjax.stats.proportion import clopper_pearson, mean_interval, newcombe_interval, wilson_interval
 from canaryjax.stats.rank import conformal_p_value, holm, placebo_rank_p_value
@@ -39,7 +41,9 @@ from canaryjax.stats.tail import min_k_mean, pass_at_k
 from canaryjax.stats.threshold import DetectionRate, least_negatives, tpr_at_fpr, true_fpr_range
 
 __all__ = [
+    "CaliperMatch",
     "DetectionRate",
+    "Equivalence",
     "Interval",
     "KruskalTest",
     "NullVerdict",
@@ -56,6 +60,7 @@ __all__ = [
     "auroc",
     "auroc_interval",
     "brunner_munzel_permuted",
+    "caliper_match",
     "clopper_pearson",
     "conformal_p_value",
     "direction_warning",
@@ -72,6 +77,7 @@ __all__ = [
     "newcombe_interval",
     "null_verdict",
     "page_trend",
+    "paired_equivalence",
     "pass_at_k",
     "placebo_rank_p_value",
     "ppv",
@@ -85,5 +91,6 @@ __all__ = [
     "true_fpr_range",
     "two_sided_scores",
     "welch",
+    "welch_equivalence",
     "wilson_interval",
 ]
