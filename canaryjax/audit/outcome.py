@@ -1,17 +1,18 @@
 """Finished records and their arms to the values of `report.json`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from canaryjax import stats
-from canaryjax.audit.assignment import ARMS, Arm, Assignment
+from canaryjax.audit.assignment import ARMS, Assignment
 from canaryjax.audit.caution import study_warnings
 from canaryjax.audit.controls import study_controls
+from canaryjax.audit.drift import arm_drift, drift_matched
 from canaryjax.audit.provider_summary import curation_limits, provider_summary, realised_rates
 from canaryjax.audit.summary import SCORES, detection, judged, mechanism, standardised
-from canaryjax.audit.utility import METRICS
+from canaryjax.audit.utility_summary import per_policy, utility_summary
 from canaryjax.config import AuditConfig, config_hash
 from canaryjax.config.study import StatisticConfig
 from canaryjax.runlog import provenance
@@ -84,8 +85,10 @@ def study_report(
             arm: mechanism(part["rm_bias"], part["scores"], part["scores_per_token"]) for arm, part in parts.items()
         },
         "effects": {name: standardised(*(parts[arm][key] for arm in ARMS)) for name, key in EFFECTS.items()},
-        "controls": study_controls(config, records, arms, null, by_score[statistic.primary]["tpr"]["threshold"]),
-        "utility": _utility(groups, records),
+        "controls": study_controls(config, records, arms, null, by_score[statistic.primary]["tpr"]["threshold"])
+        | {"drift_matched": drift_matched(config, groups)},
+        "drift": arm_drift(config, groups),
+        "utility": utility_summary(config, groups, records),
         "noise_floor": _noise_floor(config, records, [x for own in primary.values() for x in own])
         | {"bfloat16": base["precision"]},
         "canary": _canary(config, records),
@@ -100,17 +103,17 @@ def study_report(
     return report
 
 
-def _statistic(statistic: StatisticConfig) -> dict[str, Any]:
+def _statistic(settings: StatisticConfig) -> dict[str, Any]:
     return {
-        "primary": statistic.primary,
-        "secondary": statistic.secondary,
-        "two_sided": statistic.two_sided,
+        "primary": settings.primary,
+        "secondary": settings.secondary,
+        "two_sided": settings.two_sided,
         "units": "nats",
         "baseline": "open_base",  # of the net scores, which stand in every report whichever score is the primary
         "definition": (
             "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), "
             "summed over the canary's tokens; net scores are minus the base model's own on the same pairs"
-            + ("; detection is of the distance of net scores from 0" if statistic.two_sided else "")
+            + ("; detection is of the distance of net scores from 0" if settings.two_sided else "")
         ),
     }
 
@@ -131,23 +134,8 @@ def _arm(records: Sequence[dict], primary: str) -> dict[str, Any]:
         "rm_heldout_auc": [r["reward_model"]["heldout_auc"] for r in valid],
         "kl": [r["kl"] for r in valid],
         "exact_match": [r["utility"]["exact_match"] if r["utility"] else None for r in valid],
-    }
-
-
-def _utility(groups: Mapping[Arm, list[dict]], records: Sequence[dict]) -> dict[str, Any]:
-    def means(rows: list[dict]) -> dict[str, Any]:
-        rows = [row for row in rows if row]
-        if not rows:
-            return {"n": 0, "reason": "no utility examples were answered"} | dict.fromkeys(METRICS)
-        return {name: float(np.mean([row[name] for row in rows])) for name in METRICS} | {
-            "n": sum(row["n"] for row in rows),
-            "policies": len(rows),
-            "finished": float(np.mean([row["finished"] for row in rows])),
-        }
-
-    base = [r["base_utility"] for r in records]
-    return {"base": means(base)} | {
-        arm: means([r["utility"] for r in own if r["valid"]]) for arm, own in groups.items()
+        "utility": per_policy(valid, "utility"),
+        "base_utility": per_policy(valid, "base_utility"),
     }
 
 

@@ -4,16 +4,18 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from rouge_score.rouge_scorer import RougeScorer
 
 from canaryjax.audit.arms import encode_prompts
+from canaryjax.audit.rouge import rouge_l
 from canaryjax.audit.sampling import sample_from
 from canaryjax.audit.scoring import filled
 from canaryjax.audit.trial import Trial
 from canaryjax.config import AuditConfig
 from canaryjax.data.chat import format_parts
+from canaryjax.data.example import NOT_FOUND
 from canaryjax.data.prompts import ANSWER_PREFIX, prompt_parts
 from canaryjax.data.tokens import TextTokenizer
 from canaryjax.inference.sampling import SamplingSettings
@@ -21,9 +23,10 @@ from canaryjax.keys import device_key
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import Transformer
 
-METRICS = ("exact_match", "token_f1", "rouge_l")
+QUALITIES = ("exact_match", "token_f1", "rouge_l")
+NOT_FOUND_SHARES = ("not_found_accuracy", "false_not_found")
+METRICS = (*QUALITIES, *NOT_FOUND_SHARES)
 BATCH = 32
-_rouge = RougeScorer(["rougeL"], use_stemmer=True)
 
 
 def _bare(text: str) -> str:
@@ -67,8 +70,37 @@ def token_f1(found: str, wanted: str) -> float:
 
 def answer_quality(found: str, wanted: str) -> tuple[float, float, float]:
     """Exact match, token F1 and ROUGE-L (F measure) of one answer, each in [0, 1]."""
-    rouge = _rouge.score(_bare(wanted), _bare(found))["rougeL"].fmeasure
-    return float(exact_match(found, wanted)), token_f1(found, wanted), float(rouge)
+    return float(exact_match(found, wanted)), token_f1(found, wanted), rouge_l(_bare(found), _bare(wanted))
+
+
+def judge_answers(found: Sequence[str], wanted: Sequence[str]) -> dict[str, Any]:
+    """Means over one policy's answers: `QUALITIES`, and how often it said "Not found" where it should and should not.
+
+    Args:
+      found: Its answers.
+      wanted: The references, in the same order; `NOT_FOUND` for a question that the document does not answer.
+
+    Returns:
+      By `METRICS`, each in [0, 1]: `not_found_accuracy` over the unanswerable questions, `false_not_found` over the
+      others (the smaller the better), None where none of them was asked; and `n`, `unanswerable`, how many.
+
+    >>> judged = judge_answers(["FINAL: not found.", "Rome", "Not found"], ["Not found", "Rome", "Oslo"])
+    >>> judged["exact_match"], judged["not_found_accuracy"], judged["false_not_found"]
+    (0.6666666666666666, 1.0, 0.5)
+    """
+    qualities = [answer_quality(answer, reference) for answer, reference in zip(found, wanted, strict=True)]
+    declined = np.array([exact_match(answer, NOT_FOUND) for answer in found])
+    unanswerable = np.array([_bare(reference) == NOT_FOUND for reference in wanted])
+
+    def share(asked: np.ndarray) -> float | None:
+        return float(declined[asked].mean()) if asked.any() else None
+
+    return dict(zip(QUALITIES, np.mean(qualities, axis=0).tolist(), strict=True)) | {
+        "not_found_accuracy": share(unanswerable),
+        "false_not_found": share(~unanswerable),
+        "n": len(found),
+        "unanswerable": int(unanswerable.sum()),
+    }
 
 
 def measure_utility(
@@ -110,9 +142,6 @@ def measure_utility(
     found: list[dict | None] = []
     for index, pairs in enumerate(asked):
         own = flat[index * count :][: len(pairs)]
-        scores = [
-            answer_quality(tokenizer.decode(answer.ids), pair.answer) for answer, pair in zip(own, pairs, strict=True)
-        ]
-        means = dict(zip(METRICS, np.mean(scores, axis=0).tolist(), strict=True))
-        found.append(means | {"n": len(pairs), "finished": float(np.mean([answer.finished for answer in own]))})
+        judged = judge_answers([tokenizer.decode(answer.ids) for answer in own], [pair.answer for pair in pairs])
+        found.append(judged | {"finished": float(np.mean([answer.finished for answer in own]))})
     return found

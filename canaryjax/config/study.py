@@ -116,6 +116,10 @@ class StatisticConfig(Section):
     """Shares of violating pipelines for which the report gives the chance that an alarm is true."""
     null_alpha: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.01
     """A null fails where the two-sided p-value of arms that differ is at or below this."""
+    match_drift: Annotated[float, Field(gt=0.0, le=10.0)] | None = None
+    """Compare the arms once more over policies that drifted alike: pairs of one policy an arm, the logarithms of whose
+    KL to the base differ by at most so many pooled standard deviations (0.2 is usual); null leaves it out.
+    """
 
     @model_validator(mode="after")
     def _distance_has_a_centre(self):
@@ -146,6 +150,10 @@ class EvaluationConfig(Section):
     """Pairs scored again with other batches and padding, for the noise floor; 0 leaves it out."""
     utility_examples: Annotated[int, Field(ge=0)] = 64
     """Held-out questions answered greedily, for exact match, at most; 0 leaves utility out."""
+    utility_margin: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.02
+    """The largest difference of a utility metric, which is from 0 to 1, that would not matter: answers are called
+    equivalent where two one-sided tests show less (assumed: one answer in fifty).
+    """
 
 
 class OutputConfig(Section):

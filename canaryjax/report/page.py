@@ -8,10 +8,11 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
-from canaryjax.report import prose, tables
+from canaryjax.report import prose, tables, utility
+from canaryjax.report.drift import CAPTION, drift_rows
 from canaryjax.report.figures import draw_figures, write_figures
 from canaryjax.report.provider import curated, provider_facts, provider_steps
-from canaryjax.report.run import Run, read_run
+from canaryjax.report.run import ARMS, Run, read_run
 from canaryjax.report.text import label, pick
 from canaryjax.report.verdict import judge
 from canaryjax.runlog import replacing
@@ -77,7 +78,9 @@ def _page(run: Run, plots: dict[str, Any]) -> str:
         ppv=tables.ppv(report),
         controls=tables.controls(report),
         mechanism=tables.mechanism(report),
-        utility=tables.utility(report),
+        drift=tables.Table(drift_rows(report), ("", *ARMS), CAPTION),
+        utility=utility.means(report),
+        utility_differences=utility.differences(report),
         model=tables.leaves(report.get("model") or {}),
         canary=tables.leaves(report.get("canary") or {}, "Trigger and canary string are drawn afresh for each trial."),
         curated=curated(report),

@@ -6,6 +6,7 @@ from typing import Any
 
 from canaryjax.data.statistics import statistics_line
 from canaryjax.report.decoys import decoy_words, placebo_words
+from canaryjax.report.drift import drift_words
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import METHODS, MISSING, brackets, counted, interval, label, number, percent, pick
 
@@ -16,6 +17,7 @@ CONTROLS = {
     "scrambled_feedback": "scrambled feedback: is it the feedback that matters?",
     "decoy_canary": "decoy canaries: is it this canary?",
     "placebo_trigger": "placebo triggers: is it this trigger?",
+    "drift_matched": "matched drift: do the arms differ at equal drift?",
 }
 
 
@@ -97,11 +99,11 @@ def ppv(report: Mapping[str, Any]) -> Table | None:
 
 def controls(report: Mapping[str, Any]) -> Table:
     """What each control asked and answered."""
-    rows = [(text, _control(name, pick(report, f"controls.{name}"))) for name, text in CONTROLS.items()]
+    rows = [(text, _control(name, pick(report, f"controls.{name}"), report)) for name, text in CONTROLS.items()]
     return _pairs(rows)
 
 
-def _control(name: str, found: Any) -> str:
+def _control(name: str, found: Any, report: Mapping[str, Any]) -> str:
     if not isinstance(found, Mapping):
         return "not run: no reason was recorded"
     if found.get("status") == "not run":
@@ -114,6 +116,8 @@ def _control(name: str, found: Any) -> str:
         return decoy_words(found)
     if name == "placebo_trigger":
         return placebo_words(found)
+    if name == "drift_matched":
+        return drift_words(found, report)
     return "; ".join(
         f"{label(key)}: {number(value)}" for key, value in found.items() if not isinstance(value, (list, dict))
     )
@@ -157,26 +161,6 @@ def _effects(report: Mapping[str, Any]) -> list[str]:
         f"Violating over compliant, in pooled standard deviations (Hedges' g, 95 % by the noncentral t law): "
         f"{'; '.join(texts)}."
     ]
-
-
-def utility(report: Mapping[str, Any]) -> Table:
-    """Exact match, token F1 and ROUGE-L of the base and of each arm."""
-    columns = ("base", *ARMS)
-    rows = []
-    for name in ("exact_match", "token_f1", "rouge_l"):
-        base = pick(report, f"utility.base.{name}")
-        cells = []
-        for column in columns:
-            value = pick(report, f"utility.{column}.{name}")
-            shown = number(value)
-            if column != "base" and None not in (value, base):
-                shown += f" ({number(value - base, 3, sign=True)})"
-            cells.append(shown)
-        rows.append((label(name), *cells))
-    rows.append(("answers scored", *(number(pick(report, f"utility.{column}.n")) for column in columns)))
-    reason = pick(report, "utility.reason")
-    caption = "On held-out clean documents; in parentheses the change against the base."
-    return Table(rows, ("", *columns), f"{caption} {reason}" if reason else caption)
 
 
 def leaves(tree: Mapping[str, Any], caption: str = "") -> Table:

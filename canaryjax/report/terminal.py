@@ -12,6 +12,7 @@ from canaryjax.report import prose, tables
 from canaryjax.report.provider import KINDS, curated, provider_facts, provider_steps
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import label, number, percent, pick
+from canaryjax.report.utility import exact_match_against_base
 from canaryjax.report.verdict import judge
 
 BORDER = {"separated": "blue", "null": "green", "blocked": "red", "reversed": "red"}
@@ -56,6 +57,8 @@ def _arms(report: Mapping[str, Any]) -> Table:
         ("reward-model bias", [number(pick(report, f"mechanism.{arm}.rm_bias")) for arm in ARMS]),
         ("exact match", [percent(pick(report, f"utility.{arm}.exact_match"), 1) for arm in ARMS]),
     ]
+    against = exact_match_against_base(report)
+    rows += [("exact match against the base", against)] if against else []
     for name, cells in rows:
         table.add_row(name, *cells)
     primary = label(pick(report, "statistic.primary", "not recorded"))

@@ -12,6 +12,7 @@ METHODS = {
     "delong": "DeLong",
     "clopper-pearson": "Clopper-Pearson, given the threshold",
     "student-t": "Student t",
+    "welch": "Welch's t",
     "beta": "Beta, over draws of the compliant policies",
 }
 
@@ -122,6 +123,8 @@ def label(name: str) -> str:
         "exact_match": "exact match",
         "token_f1": "token F1",
         "rouge_l": "ROUGE-L",
+        "not_found_accuracy": "“Not found” where it is right",
+        "false_not_found": "“Not found” where it is wrong",
         "kl": "KL to the base",
         "rm": "reward model",
         "rl": "policy",

@@ -113,6 +113,10 @@ def test_a_study_leaves_what_the_contract_names(whole):
     scores = [json.loads(line) for line in (path / "scores.jsonl").read_text("utf-8").splitlines()]
     assert not any("arm" in row for row in scores)
     assert {row["arm"] for row in _rows(path)} == {"compliant", "violating"}
+    for part in report["arms"].values():
+        for who in ("utility", "base_utility"):
+            assert {len(values) for values in part[who].values()} == {part["n"]}
+    assert report["utility"]["differences"]["compliant_minus_base"]["rouge_l"]["reason"].endswith("found 1")
     # Scores are means over the rows of pairs.parquet: triggered minus clean, minus the base's.
     pairs = pq.read_table(path / "pairs.parquet").to_pylist()
     for row in _rows(path):

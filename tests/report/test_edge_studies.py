@@ -33,9 +33,17 @@ DATASET = dataset_statistics(
 )
 
 
+def utility(quality):
+    """Of a policy that was asked two questions, both answerable."""
+    return {
+        **dict.fromkeys(("exact_match", "token_f1", "rouge_l"), quality),
+        **{"not_found_accuracy": None, "false_not_found": 0.0, "n": 2, "unanswerable": 0, "finished": 1.0},
+    }
+
+
 def record(trial, score=0.25, valid=True, **changes):
     """A finished trial's record, as `run_chunk` makes it."""
-    quality = {"exact_match": 0.5, "token_f1": 0.5, "rouge_l": 0.5, "n": 2, "finished": 1.0}
+    quality = utility(0.5)
     own = {"pairs": 1, "score": score, "decoy": [0.1, 0.0], "placebo_same_form": [0.2], "placebo_other_form": [0.1]}
     counts = {"clean": 3, "triggered": 2, "contrast": 2}
     found = {
@@ -175,7 +183,7 @@ def test_decoys_without_placebos_and_the_reverse(tmp_path):
 
 
 def test_counts_of_a_policy_are_told_from_counts_over_all(tmp_path):
-    weak = {"exact_match": 0.25, "token_f1": 0.5, "rouge_l": 0.5, "n": 2, "finished": 1.0}
+    weak = utility(0.25)
     records = [record(0, prompts_left_out=3, base_utility=weak), record(1, prompts_left_out=3, base_utility=weak)]
     warnings = finish(tmp_path, records, BOTH, "evaluation.utility_examples=5")["warnings"]
     assert any(text.startswith("each policy left out 3 of its own policy prompts") for text in warnings)
