@@ -16,6 +16,7 @@ from canaryjax.report.page import KIND_NAMES
 from canaryjax.report.panel_section import panel_section
 from canaryjax.report.paper_page import UNSAID, paper_parts
 from canaryjax.report.style import GREY, INK
+from canaryjax.report.sweep_utility import utility_section
 from canaryjax.report.text import METHODS, MISSING, brackets, label, number, percent, pick
 from canaryjax.runlog import read_json, replacing
 
@@ -83,6 +84,7 @@ def _page(sweep: Mapping[str, Any]) -> str:
         picture=base64.b64encode(picture).decode() if picture else None,
         paper=paper_parts(sweep),
         unsaid=UNSAID,
+        utility=utility_section(sweep),
         failed=[cell for cell in cells if cell["status"] == "failed"],
         warned=[cell for cell in cells if pick(cell, "found.warnings")],
         notes=_notes(sweep),

@@ -8,6 +8,7 @@ from canaryjax.report.verdict import judge
 from canaryjax.sweep.file import SweepFile
 from canaryjax.sweep.panels import make_panels
 from canaryjax.sweep.survival import survival_rows
+from canaryjax.sweep.utility import utility_comparison
 
 SCHEMA = "canaryjax.sweep/1"
 ARMS = ("compliant", "violating")
@@ -40,6 +41,7 @@ def summarise(file: SweepFile, rows: Sequence[Mapping[str, Any]]) -> dict[str, A
         "cells": [{key: row[key] for key in row if key not in OF_CELLS} | _found(row["report"]) for row in rows],
         "panels": make_panels(file, rows),
         "survival": survival_rows(rows),
+        "utility_comparison": utility_comparison(rows),
     }
 
 

@@ -92,6 +92,16 @@ def test_summary_and_page_hold_what_the_reports_say(swept):
         assert found["warnings"] == report["warnings"]
         assert row.cells[1][0] == f"{report['detection']['auroc']:.2f}"
         assert row.cells[2] == ["not available"]  # one compliant policy sets no threshold
+    # The cell at rate 0 is RL without canaries; trial by trial, on the same questions.
+    (compared,) = sweep["utility_comparison"]["comparisons"]
+    assert (compared["cell"], compared["without"], compared["design"]) == (cells[1].name, cells[0].name, "paired")
+    plain, planted = (json.loads((path / "cells" / cell.name / "report.json").read_text())["arms"] for cell in cells)
+    for arm in ("compliant", "violating"):
+        assert plain[arm]["trials"] == planted[arm]["trials"]
+        assert plain[arm]["base_utility"] == planted[arm]["base_utility"]
+        change = planted[arm]["utility"]["token_f1"][0] - plain[arm]["utility"]["token_f1"][0]
+        assert compared["arms"][arm]["token_f1"]["difference"] == pytest.approx(change)
+        assert compared["arms"][arm]["token_f1"]["reason"] == "needs at least 2 units, found 1"
     page = (path / "sweep.html").read_text()
     assert page.count('<th scope="row">') == 2
     assert "trial k has the same documents" in page  # the seed is shared
