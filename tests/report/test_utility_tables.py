@@ -157,7 +157,8 @@ def test_the_sweeps_page_compares_with_and_without_canaries(tmp_path):
         everything = utility_summary(config, own, [*own["compliant"], *own["violating"]])
         found = {"config": config.model_dump(mode="json"), "arms": parts, "utility": everything}
         rows.append({"name": name, "command": "bin/audit", "seed": 7, "status": "done", "error": None, "report": found,
-                     "finished_policies": 14, "policies": 14, "directory": name})  # fmt: skip
+                     "finished_policies": 14, "policies": 14, "directory": name,
+                     "points": [{"canary.rate": rate}], "config": config.model_dump(mode="json")})  # fmt: skip
     file = SweepFile("s", "", "s.yaml", "quick", {}, "grid", {"canary.rate": [0, 0.5]}, "shared")
     (tmp_path / "sweep.json").write_text(json.dumps(summarise(file, rows), allow_nan=False))
     text = html.unescape(render_sweep(tmp_path).read_text("utf-8"))
