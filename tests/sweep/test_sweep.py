@@ -103,6 +103,13 @@ def test_summary_and_page_hold_what_the_reports_say(swept):
         assert compared["arms"][arm]["token_f1"]["difference"] == pytest.approx(change)
         assert compared["arms"][arm]["token_f1"]["reason"] == "needs at least 2 units, found 1"
     page = (path / "sweep.html").read_text()
-    assert page.count('<th scope="row">') == 2
+    table, panels = page.split('<section id="panels">')
+    assert table.count('<th scope="row">') == panels.count('<th scope="row">') == 2
+    assert "No test: a test needs 2 valid violating policies in each cell, found 0\u00a0% 1, 50\u00a0% 1." in panels
+    (panel,) = sweep["panels"]
+    for level, cell in zip(panel["levels"], sweep["cells"], strict=True):
+        assert level["cell"] == cell["name"]
+        assert level["arms"]["violating"]["mean"] == cell["found"]["arms"]["violating"]["mean_score"]
+        assert level["arms"]["violating"]["trials"] == cell["found"]["arms"]["violating"]["trials"]
     assert "trial k has the same documents" in page  # the seed is shared
     assert not re.search(r'(src|href)="(?!data:|cells/)', page)  # opens offline
