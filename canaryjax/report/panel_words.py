@@ -60,9 +60,9 @@ def _ranking(levels: Sequence[Mapping[str, Any]], per_token: bool) -> str:
     return f"By mean of all valid policies, highest first: {told} {_unit(per_token)}."
 
 
-def _rough(levels: Sequence[Mapping[str, Any]]) -> list[str]:
+def _rough(levels: Sequence[Mapping[str, Any]], which: str) -> list[str]:
     least = min(level["arms"]["violating"]["n"] for level in levels)
-    return [f"With {least} policies in a cell this p-value is rough."] if least < FEW else []
+    return [f"With {least} policies in a cell {which} is rough."] if least < FEW else []
 
 
 def _kruskal(levels: list[Mapping[str, Any]], test: Mapping[str, Any], per_token: bool) -> list[str]:
@@ -79,7 +79,7 @@ def _kruskal(levels: list[Mapping[str, Any]], test: Mapping[str, Any], per_token
         _ranking(levels, per_token),
         f"Pairs by mean rank (Dunn, Holm-adjusted): {'; '.join(pairs)}. "
         f"{sum(pair['adjusted_p'] < ALPHA for pair in result['pairs'])} of {len(pairs)} are below {ALPHA}.",
-        *_rough(levels),
+        *_rough(levels, "this p-value"),
     ]
 
 
@@ -100,7 +100,7 @@ def _trend(levels: list[Mapping[str, Any]], test: Mapping[str, Any], per_token: 
         f"{_slope(result['z'], result['p_value'])} In {percent(test['rising'])} of the pairs of policies from two "
         "cells, the one with the greater value has the higher score (a tie counts half).",
         _ranking(levels, per_token),
-        *_rough(levels),
+        *_rough(levels, "the p-value without permutations"),
     ]
 
 

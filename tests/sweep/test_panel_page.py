@@ -55,6 +55,7 @@ def test_a_trend_in_words_with_what_is_missing_and_unlike(summary, report):
     assert found[1].startswith("A trend was not shown (p is not below 0.05), which is no evidence that there is none.")
     assert "In 100 % of the pairs" in found[1]
     assert "Missing from this panel: 0 % (cell rate-0, failed: no <memory>)." in found
+    assert "With 2 policies in a cell the p-value without permutations is rough." in found
     assert "Unlike sizes: 10 % 2, 50 % 3 violating policies." in found
     assert not any("compliant policies." in text for text in found)
     assert found[-2].endswith("may be due to those: canary.contrast (0.0, 0.1, 0.5).")
