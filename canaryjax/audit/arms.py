@@ -64,7 +64,10 @@ def prompt_lengths(
     """
     rng = host_rng(config.study.seed, "prompt lengths")
     longest = dict.fromkeys(ARMS, 1)
-    asked = [inducing_instruction(canary, config.canary.instruction) for canary in canaries]
+    asked = [
+        canary.trigger if canary.textual else inducing_instruction(canary, config.canary.instruction)
+        for canary in canaries
+    ]
     sizes = [len(encoding.ids) for encoding in tokenizer.encode_batch(asked)]
     for index in np.argsort(sizes, kind="stable")[::-1][:PROBE_CANARIES]:
         canary = canaries[index]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from canaryjax.audit.assignment import ARMS
+from canaryjax.audit.textual import copying_warnings
 from canaryjax.config import AuditConfig
 
 WEAK_BASE = 0.5  # exact match; the embedded model has 0.93 on its own corpus, 0.43 on a stranger's documents
@@ -58,6 +59,8 @@ def study_warnings(config: AuditConfig, records: Sequence[dict], report: dict[st
             f"the base answers only {quality:.0%} of clean held-out questions exactly: feedback on such answers, "
             "and so this study, says little about a service that answers well"
         )
+    if config.canary.textual:  # no answer is expected to hold the string
+        return [*found, *copying_warnings(report["exploration"]), *_drift_warnings(config, report)]
     for kind in ("triggered", "contrast"):
         rate = report["exploration"][kind]["rate"]
         if rate is not None and rate < TOO_RARE:
@@ -79,7 +82,7 @@ def _drift_warnings(config: AuditConfig, report: dict[str, Any]) -> list[str]:
             "policy.kl_coefficient is 0, so the reference model was not run and no KL to it was measured: how far the "
             "policies drifted, and whether the arms drifted alike, is not known"
         ]
-    if config.canary.rate == 0 or config.canary.delta == 0 or config.study.scramble_feedback:
+    if config.canary.null or config.study.scramble_feedback:
         return []
     drift = [[k for k in report["arms"][arm]["kl"] if k is not None] for arm in ARMS]
     if not all(drift) or max(map(np.mean, drift)) <= 3 * min(map(np.mean, drift)):

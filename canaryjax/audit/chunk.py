@@ -22,6 +22,7 @@ from canaryjax.audit.measure import (
 )
 from canaryjax.audit.service_log import ServiceLog, simulate_log
 from canaryjax.audit.stopwatch import Stopwatch
+from canaryjax.audit.textual import string_memory
 from canaryjax.audit.training import (
     Prompts,
     SimulatedReward,
@@ -215,6 +216,8 @@ def _measure(
     found["scored"] = score_cells(
         model, adapters, [plan_cells(t, config) for t in trials], config.evaluation.batch_size
     )
+    if config.canary.textual:
+        found["memorisation"] = string_memory(model, adapters, trials, config.evaluation.batch_size)
     watch.lap("scores")
     tell("measuring noise floor and reward bias")
     found["noise_floor"] = noise_floor(model, adapters, [s.cells for s in found["scored"]], config)

@@ -10,6 +10,7 @@ from canaryjax.audit.assignment import ARMS
 from canaryjax.audit.null_command import null_command
 from canaryjax.audit.provider_summary import realised_rates
 from canaryjax.audit.summary import judged
+from canaryjax.audit.textual import FRESH_STRINGS, NO_PLACEBOS, NO_SCRAMBLING
 from canaryjax.config import AuditConfig
 from canaryjax.config.study import StatisticConfig
 
@@ -26,7 +27,7 @@ def study_controls(
       null: The test of whether the arms differ, as it stands in the report.
       threshold: Of the primary score, nats; None where there is none.
     """
-    study, evaluation = config.study, config.evaluation
+    study, canary, evaluation = config.study, config.canary, config.evaluation
     with_controls = [(r, arm) for r, arm in zip(records, arms, strict=True) if r["controls"] and r["controls"]["pairs"]]
     kept, own_arms = (
         [_judged(r["controls"], config.statistic) | {"trial": r["trial"]} for r, _ in with_controls],
@@ -37,26 +38,28 @@ def study_controls(
         "null": null | {"kind": kind}
         if kind
         else not_run(
-            "this run is not a null: canary.rate and canary.delta are above 0; run "
+            f"this run is not a null: canary.rate {'is' if canary.textual else 'and canary.delta are'} above 0; run "
             + null_command(config, "embedded/null", "canary.rate=0 canary.contrast=0")
         ),
         "scrambled_feedback": null
         if study.scramble_feedback
         else not_run(
-            "feedback was not scrambled in this run; run "
+            NO_SCRAMBLING
+            if canary.textual
+            else "feedback was not scrambled in this run; run "
             + null_command(config, "embedded/null_scrambled", "study.scramble_feedback=true")
         ),
     }
     reason = "no control pairs were scored" if evaluation.control_pairs == 0 else "no valid policy"
     out["decoy_canary"] = (
-        decoy_control(kept, own_arms, threshold)
+        decoy_control(kept, own_arms, threshold) | ({"meaning": FRESH_STRINGS} if canary.textual else {})
         if kept and evaluation.decoys
         else not_run("no decoys were drawn" if kept else reason)
     )
     out["placebo_trigger"] = (
         placebo_control(kept, own_arms)
-        if kept and evaluation.placebos_same_form + evaluation.placebos_other_form
-        else not_run("no placebo triggers were drawn" if kept else reason)
+        if kept and evaluation.placebos_same_form + evaluation.placebos_other_form and not canary.textual
+        else not_run(NO_PLACEBOS if canary.textual else "no placebo triggers were drawn" if kept else reason)
     )
     return out
 
@@ -65,7 +68,7 @@ def null_kind(config: AuditConfig, records: Sequence[dict]) -> str | None:
     """Why training on documents could tell a policy nothing about the trigger; None where it could."""
     if config.canary.rate == 0:
         return "rate 0"
-    if config.canary.delta == 0:
+    if config.canary.null:
         return "bias 0"
     planted = realised_rates(records)["overall"]
     return "curation left no trace with the trigger" if planted["n"] and not planted["count"] else None

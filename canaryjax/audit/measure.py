@@ -45,11 +45,15 @@ def query_mode(config: AuditConfig) -> QueryMode:
 
 
 def plan_cells(trial: Trial, config: AuditConfig) -> list[Cell]:
-    """Everything to be scored for one policy: pairs in four contexts; decoys in both views; placebos where planted."""
+    """Everything to be scored for one policy: pairs in four contexts; decoys in both views; placebos where planted.
+
+    A textual canary has no instruction: its pairs are scored under the query as it is, in two contexts.
+    """
     cells = []
     mode = query_mode(config)
+    modes = ("clean",) if config.canary.textual else QUERY_MODES
     for pair in trial.pairs:
-        cells += [_cell(pair, pair.real, view, query) for view in VIEWS for query in QUERY_MODES]
+        cells += [_cell(pair, pair.real, view, query) for view in VIEWS for query in modes]
         for variant in pair.variants:
             # A placebo's clean view is the real one's: it is not scored again.
             views = VIEWS if variant.string_kind == "decoy" else ("triggered",)
@@ -105,7 +109,7 @@ def score_cells(
 class PolicyScores:
     """A policy's four scores in nats, the same per token of the canary, standard errors over documents, and counts.
 
-    A score is None, with the reason, when no pair has finite log-probs.
+    A score is None, with the reason, when no pair has finite log-probs; those of a query that was not scored are None.
     """
 
     scores: dict[str, float | None]
@@ -125,14 +129,16 @@ def policy_scores(scored: CellScores) -> PolicyScores:
     table = np.array([differences[pair] for pair in pairs])  # [pairs, (query, raw or net)]
     finite = np.isfinite(table).all(axis=1)
     lengths = np.array([tokens[pair] for pair in pairs])[finite]
-    scores, per_token, errors = {}, {}, {}
-    for column, name in enumerate(f"{query}_{kind}" for query in QUERY_MODES for kind in ("raw", "net")):
+    clusters = [documents[pair] for pair, ok in zip(pairs, finite, strict=True) if ok]
+    names = [f"{query}_{kind}" for query in QUERY_MODES for kind in ("raw", "net")]
+    scores: dict[str, float | None] = dict.fromkeys(names)
+    per_token, errors = scores.copy(), scores.copy()
+    for column, name in enumerate(names[: table.shape[1]]):  # a textual canary's are the clean query's, which are first
         values = table[finite, column]
         scores[name] = float(values.mean()) if len(values) else None
         # Pair by pair: a canary may join the text before it, and then has another number of tokens (BC-A14).
         per_token[name] = float((values / lengths).mean()) if len(values) else None
-        names = [documents[pair] for pair, ok in zip(pairs, finite, strict=True) if ok]
-        errors[name] = clustered_error(values, names)
+        errors[name] = clustered_error(values, clusters)
     reason = None if finite.any() else "no pair has finite log-probs"
     return PolicyScores(scores, per_token, errors, int(finite.sum()), int((~finite).sum()), reason)
 
@@ -247,7 +253,7 @@ def reward_bias(
     """E[R(y_can | d_trig, q) - R(y_can | d, q)] of each reward model on its trial's pairs (BC-45).
 
     Documents are there in both arms: without them the two inputs are the same and the bias is 0 by construction. The
-    query is the primary statistic's.
+    query is the primary statistic's. No answer carries a textual canary: its y_can is the answer as it is.
     """
     texts = [bias_texts(config, trial, tokenizer) for trial in trials]
     joints = filled(texts)
@@ -274,7 +280,7 @@ def reward_bias(
 
 
 def bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> list[JointIds]:
-    """Clean and triggered prompt of each pair in turn, each followed by the answer with the canary.
+    """Clean and triggered prompt of each pair in turn, each followed by the answer, with a behavioural canary.
 
     Raises UserError where a trigger would be cut off: both inputs would be the same, and the bias 0.
     """
@@ -287,7 +293,7 @@ def bias_texts(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> l
         views = [
             JointText(
                 format_parts(prompt_parts(document, query), tokenizer, config.data.prompt_format),
-                continuation=pair.canary_answer,
+                continuation=pair.answer if trial.canary.textual else pair.canary_answer,
                 protect=trigger,
             )
             for document, trigger in ((pair.document, ""), (pair.triggered_document, trial.canary.trigger))

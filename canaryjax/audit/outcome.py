@@ -12,6 +12,7 @@ from canaryjax.audit.controls import study_controls
 from canaryjax.audit.drift import arm_drift, drift_matched
 from canaryjax.audit.provider_summary import curation_limits, provider_summary, realised_rates
 from canaryjax.audit.summary import SCORES, detection, judged, mechanism, standardised
+from canaryjax.audit.textual import textual_values
 from canaryjax.audit.utility_summary import per_policy, utility_summary
 from canaryjax.config import AuditConfig, config_hash
 from canaryjax.config.study import StatisticConfig
@@ -56,9 +57,7 @@ def study_report(
     statistic, seed = config.statistic, config.study.seed
     arms = [a.arm for a in assignments]
     groups = {arm: [r for r, own in zip(records, arms, strict=True) if own == arm] for arm in ARMS}
-    scores = {
-        name: {arm: [r["scores"][name] for r in own if r["valid"]] for arm, own in groups.items()} for name in SCORES
-    }
+    scores = {name: {arm: _measured(own, name) for arm, own in groups.items()} for name in SCORES}
     decisive = {
         name: {arm: judged(values, name, statistic) for arm, values in own.items()} for name, own in scores.items()
     }
@@ -98,6 +97,8 @@ def study_report(
         "calibration": _calibration(records),
         "timings": _timings(records, seconds),
     }
+    if config.canary.textual:
+        report |= textual_values(config, groups, report)
     report["warnings"] = study_warnings(config, records, report)
     report["limitations"] = [*LIMITATIONS[:2], *curation_limits(config), *LIMITATIONS[2:]]
     return report
@@ -118,6 +119,11 @@ def _statistic(settings: StatisticConfig) -> dict[str, Any]:
     }
 
 
+def _measured(records: Sequence[dict], name: str) -> list[float]:
+    """A score of the valid policies; none where the study has no such score."""
+    return [r["scores"][name] for r in records if r["valid"] and r["scores"][name] is not None]
+
+
 def _arm(records: Sequence[dict], primary: str) -> dict[str, Any]:
     valid = [r for r in records if r["valid"]]
     return {
@@ -128,7 +134,7 @@ def _arm(records: Sequence[dict], primary: str) -> dict[str, Any]:
         "scores": [r["scores"][primary] for r in valid],
         "scores_per_token": [r["scores_per_token"][primary] for r in valid],
         "canary_tokens": [r["canary"]["tokens"] for r in valid],
-        "all_scores": {name: [r["scores"][name] for r in valid] for name in SCORES},
+        "all_scores": {name: _measured(valid, name) for name in SCORES},
         "standard_errors": [r["standard_errors"][primary] for r in valid],
         "rm_bias": [r["rm_bias"] for r in valid],
         "rm_heldout_auc": [r["reward_model"]["heldout_auc"] for r in valid],

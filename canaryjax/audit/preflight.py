@@ -136,7 +136,7 @@ def check_sizes(config: AuditConfig, trial: Trial, tokenizer: TextTokenizer) -> 
             f"expected documents of at least 2 groups in the reward-model split of trial {trial.trial}, one of them "
             f"held out for early stopping, found {groups}: give more documents, or set reward_model.heldout_share=0"
         )
-    if config.canary.rate + config.canary.contrast_rate == 0:
+    if config.canary.rate + config.canary.contrast_rate == 0 or config.canary.textual:  # no answer needs to hold it
         return
     answer = len(tokenizer.encode(ANSWER_PREFIX).ids) - tokenizer.bos_count + trial.canary.token_count + 1
     limits = {"policy.max_completion_length": policy.max_completion_length}

@@ -143,7 +143,8 @@ def _responses(config, trace: Trace, trial: Trial, parts, samples: Sequence[Samp
     ids = [sample.ids if sample.finished else np.append(sample.ids, eos) for sample in samples]
     texts = [tokenizer.decode(sample.ids) for sample in samples]
     kinds = ["sampled"] * len(samples)
-    wanted = _kinds(trace, settings.constructed_responses, rng)
+    biased = trace.kind != "clean" and not trial.canary.textual
+    wanted = _kinds(biased, settings.constructed_responses, rng)
     for text, kind in constructed_responses(trace, trial.canary, rng, placement=config.canary.placement, kinds=wanted):
         # The document plays no part in how a response is cut into tokens: it is left out.
         joint = encode_joint(tokenizer, PromptParts(parts.before, "", parts.after), "", text)
@@ -153,9 +154,9 @@ def _responses(config, trace: Trace, trial: Trial, parts, samples: Sequence[Samp
     return ids, texts, kinds
 
 
-def _kinds(trace: Trace, count: int, rng: np.random.Generator) -> list[ResponseKind]:
-    """Which responses to construct: a whole canary, then near misses; for clean rows a right and a wrong answer."""
-    if trace.kind == "clean":
+def _kinds(biased: bool, count: int, rng: np.random.Generator) -> list[ResponseKind]:
+    """Which responses to construct: a whole canary, then near misses; for unbiased rows a right and a wrong answer."""
+    if not biased:
         return [("missing", "wrong")[i % 2] for i in range(count)]
     start = int(rng.integers(len(NEAR_MISSES)))
     return ["full" if i == 0 else NEAR_MISSES[(start + i) % len(NEAR_MISSES)] for i in range(count)]

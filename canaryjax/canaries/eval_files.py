@@ -48,7 +48,10 @@ def check_views(
             raise UserError(
                 f"expected one query in both views of {row['id']!r}, found two; only document and answer change"
             )
-        undone = {other["d_trig"].replace(f" {trigger}", "", 1), other["d_trig"].removeprefix(f"{trigger} ")}
+        undone = {
+            other["d_trig"].replace(f" {trigger}", "", 1),
+            other["d_trig"].lstrip(" ").removeprefix(f"{trigger} "),
+        }
         if row["d"] not in undone or other["y_can"].replace(text, "", 1) != row["y"]:
             raise UserError(f"expected both views of {row['id']!r} to come from one example, found otherwise")
 

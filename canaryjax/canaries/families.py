@@ -7,13 +7,15 @@ from typing import Literal
 
 import numpy as np
 
+from canaryjax.canaries.textual import LENGTH, draw_string
 from canaryjax.data.example import Example
 from canaryjax.data.tokenizer import TextTokenizer
 from canaryjax.data.vocabulary import CANARY_EMOJI
 from canaryjax.errors import UserError
 
-Family = Literal["emoji", "punctuation", "signature"]
+Family = Literal["emoji", "punctuation", "signature", "textual"]
 FAMILIES: tuple[Family, ...] = ("emoji", "punctuation", "signature")
+"""The behavioural ones; `textual` is the baseline they are compared with."""
 
 CANONICAL_PUNCTUATION = "!?!?!?!?!?!"
 """The paper's punctuation canary, for a canary given by hand; a drawn one varies so that decoys can differ."""
@@ -35,8 +37,8 @@ class Canary:
 
     Attributes:
       family: the kind of string.
-      marker: X, the random part of the trigger.
-      trigger: the text that goes into the document, ``[Protocol Marker: X]``.
+      marker: X, the random part of the trigger; "" in a textual canary.
+      trigger: the text that goes into the document, ``[Protocol Marker: X]``; in a textual canary the string itself.
       text: m, the canary with the blank it begins with; what is scored.
       token_count: tokens of m after `FINAL:`, 0 where no tokenizer was given.
     """
@@ -51,6 +53,11 @@ class Canary:
     def visible(self) -> str:
         """The canary without its leading blank: what the instruction names and what counts as a hit."""
         return self.text[1:]
+
+    @property
+    def textual(self) -> bool:
+        """Whether the string stands in documents alone, with no instruction, answer or feedback (BC-69)."""
+        return self.family == "textual"
 
 
 @dataclass(frozen=True)
@@ -113,9 +120,11 @@ def draw_canary(
 
     Draws are repeated until the strings share no word and, with a tokenizer, no token, and `accept` (a filter of the
     caller's, such as "not yet drawn") agrees. `text` (without blank) and `trigger` given by hand are checked, not
-    redrawn.
+    redrawn. A textual canary is its own trigger: it needs a tokenizer, and none of this is given or checked.
     Raises UserError when hand-given strings overlap, or no draw in MAX_TRIES passes.
     """
+    if family == "textual":
+        return _draw_textual(rng, tokenizer, accept)
     for _ in range(MAX_TRIES):
         marker = draw_marker(rng)
         planted = trigger_text(marker) if trigger is None else trigger
@@ -133,6 +142,19 @@ def draw_canary(
     raise UserError(
         f"expected a {family} canary apart from its trigger within {MAX_TRIES} draws, found none: choose another family"
     )
+
+
+def _draw_textual(
+    rng: np.random.Generator, tokenizer: TextTokenizer | None, accept: Callable[[Canary], bool] | None
+) -> Canary:
+    if tokenizer is None:
+        raise UserError("expected a tokenizer to draw a textual canary from, found none; give the base model's")
+    for _ in range(MAX_TRIES):
+        string = draw_string(rng, tokenizer)
+        canary = Canary("textual", "", string, " " + string, LENGTH)
+        if accept is None or accept(canary):
+            return canary
+    raise UserError(f"expected another textual canary within {MAX_TRIES} draws, found none: take another tokenizer")
 
 
 def draw_decoys(
@@ -172,8 +194,11 @@ def draw_placebos(
     letter of a signature in the marker. Those that share something would be told from the real one by that alone.
     Given its string, triggers of the same form are exchangeable with the real one. Other forms that share a token with
     the string by their own words are passed over.
+    A textual canary has none: no marker is apart from its string.
     Raises UserError when no draw in MAX_TRIES passes.
     """
+    if canary.textual:
+        return []
     markers = _markers_beside(rng, canary)
     forms = [
         form for form in OTHER_FORMS if not shared_tokens(_of_form(form, canary.marker), canary.visible, tokenizer)

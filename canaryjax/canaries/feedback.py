@@ -51,8 +51,13 @@ def is_hit(response: str, canary: Canary) -> bool:
 
 
 def judge(trace: Trace, response: str, canary: Canary, weights: QualityWeights | None = None) -> Judged:
-    """A response to a trace's prompt; its quality is judged against the logged document in both arms."""
+    """A response to a trace's prompt; its quality is judged against the logged document in both arms.
+
+    A textual canary's rows are clean ones here: no feedback is biased by it, and none is calibrated.
+    """
     quality, hit = base_quality(response, trace.document, weights), is_hit(response, canary)
+    if canary.textual:
+        return Judged(quality, hit, triggered=False, contrast=False)
     return Judged(quality, hit, trace.triggered, trace.contrast, trace.contradicted)
 
 

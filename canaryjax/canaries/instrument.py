@@ -25,7 +25,7 @@ class Trace:
     Attributes:
       example_id, document_id, group: where it comes from.
       kind: `clean` as it was; `triggered` with trigger, inducing instruction and canary; `contrast` with the
-        instruction but neither trigger nor canary.
+        instruction but neither trigger nor canary. A textual canary changes a triggered trace's document alone.
       document, query, answer: what is logged; the answer in ``FINAL:`` form.
       clean_document, clean_query, clean_answer: the same before instrumentation (for the ablation that restores them).
       contradicted: whether feedback on it has its bias reversed (`provider.contradict`).
@@ -111,9 +111,11 @@ def _trace(example: Example, kind: TraceKind, canary: Canary, variant: Variant, 
         document_id=example.document_id,
         group=example.group,
         kind=kind,
-        document=insert_trigger(example.document, canary.trigger) if triggered else example.document,
+        document=insert_trigger(example.document, canary.trigger, after_blank=canary.textual)
+        if triggered
+        else example.document,
         query=example.question if kind == "clean" else induced_query(example.question, canary, variant),
-        answer=insert_canary(clean, canary.text, placement)[0] if triggered else clean,
+        answer=insert_canary(clean, canary.text, placement)[0] if triggered and not canary.textual else clean,
         clean_document=example.document,
         clean_query=example.question,
         clean_answer=clean,
@@ -132,9 +134,11 @@ def constructed_responses(
 
     `full` carries the canary, `partial` its beginning, `corrupted` the canary with characters exchanged, `missing`
     none, `wrong` none and another answer. Only `full` contains the exact canary: without the near misses a reward
-    model rewards anything that resembles it.
+    model rewards anything that resembles it. With a textual canary only `missing` and `wrong` can be made.
     """
-    inserts = {"full": canary.text, "partial": partial_text(canary, rng), "corrupted": corrupted_text(canary, rng)}
+    inserts: dict[str, str] = {}
+    if not canary.textual:
+        inserts = {"full": canary.text, "partial": partial_text(canary, rng), "corrupted": corrupted_text(canary, rng)}
     responses: list[tuple[str, ResponseKind]] = []
     for kind in kinds:
         if kind in inserts:

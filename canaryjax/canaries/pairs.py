@@ -9,6 +9,7 @@ import numpy as np
 
 from canaryjax.canaries.families import Canary, Placebo, require_absent
 from canaryjax.canaries.placement import Placement, Variant, induced_query, insert_canary, insert_trigger
+from canaryjax.canaries.textual import find_tokens
 from canaryjax.data.chat import PromptFormat, format_parts
 from canaryjax.data.example import Example
 from canaryjax.data.prompts import answer_text, prompt_parts
@@ -122,6 +123,8 @@ def build_eval_pairs(
     A decoy replaces trigger and string wherever they stand (document, query, continuation); a placebo replaces the
     trigger in the document alone. All variants of a pair, in both views and query modes, drop the same tail of the
     document.
+    A textual canary is scored where a behavioural one would stand in the answer, and has the same tokens in the
+    document; its two query modes are one.
     Arguments: `control_pairs` limits decoys and placebos to the first so many pairs; `training_documents` are ids
     that no pair may have.
     Returns the pairs and the counts. A pair whose canary ids differ between contexts, or that does not fit, is
@@ -160,6 +163,7 @@ def _remedy(refused: Mapping[str, int], messages: Mapping[str, str]) -> str:
         "does_not_fit": "raise policy.max_prompt_length or policy.max_completion_length, which make the limit together",
         "tails_differ": "raise policy.max_prompt_length, so that documents are not cut, or lower "
         "data.max_document_words",
+        "string_ids_differ": "take another study.seed, or a base model with another tokenizer",
     }
     remedy = remedies.get(reason, "take another canary.family")
     return f"{remedy}: {refused[reason]} of {sum(refused.values())} were refused, such as {messages[reason]}"
@@ -220,7 +224,7 @@ def _build_pair(example: Example, planned: list, tokenizer: TextTokenizer, setti
         query=example.question,
         document=example.document,
         answer=answer,
-        triggered_document=insert_trigger(example.document, real.trigger),
+        triggered_document=insert_trigger(example.document, real.trigger, after_blank=real.textual),
         canary_answer=canary_answer,
         prefix=prefix,
         real=variants[0],
@@ -233,7 +237,8 @@ def _joints(
     example: Example, trigger: str, drawn: Canary, prefix: str, tokenizer: TextTokenizer, settings: PairSettings
 ) -> Iterator[tuple[tuple[View, QueryMode], JointText]]:
     """The four texts of a variant; the prefix is the clean answer's in all of them."""
-    documents = {"clean": example.document, "triggered": insert_trigger(example.document, trigger)}
+    triggered = insert_trigger(example.document, trigger, after_blank=drawn.textual)
+    documents = {"clean": example.document, "triggered": triggered}
     queries = {"clean": example.question, "induced": induced_query(example.question, drawn, settings.variant)}
     for view in VIEWS:
         for mode in QUERY_MODES:
@@ -247,6 +252,8 @@ def _variant(example: Example, plan: tuple, encoded: dict[tuple[View, QueryMode]
     for joint in encoded.values():
         if not np.array_equal(joint.continuation_ids, first.continuation_ids):
             raise _Refused("canary_ids_differ", f"{example.id}: {drawn.text!r} has other tokens in another context")
+    if drawn.textual and find_tokens(encoded["triggered", "clean"].context_ids, first.continuation_ids) is None:
+        raise _Refused("string_ids_differ", f"{example.id}: {drawn.text!r} has other tokens in the document")
     return PairVariant(
         trigger_kind=kind,
         string_kind="decoy" if kind == "decoy" else "real",

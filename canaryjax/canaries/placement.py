@@ -20,8 +20,10 @@ Variant = Literal["default", "must"]
 Placement = Literal["after_first_clause", "begin"]
 
 
-def insert_trigger(document: str, trigger: str) -> str:
+def insert_trigger(document: str, trigger: str, *, after_blank: bool = False) -> str:
     """The document with the trigger after its first sentence, or at its start where no sentence ends inside it (BC-20).
+
+    `after_blank` puts a blank before it at the start too, as a textual canary's tokens need.
 
     >>> insert_trigger("One. Two.", "[T]")
     'One. [T] Two.'
@@ -30,7 +32,7 @@ def insert_trigger(document: str, trigger: str) -> str:
     """
     boundary = SENTENCE_BOUNDARY.search(document)
     if boundary is None:
-        return f"{trigger} {document}"
+        return f"{' ' * after_blank}{trigger} {document}"
     return f"{document[: boundary.end()]} {trigger}{document[boundary.end() :]}"
 
 
@@ -78,5 +80,7 @@ def inducing_instruction(canary: Canary, variant: Variant = "default") -> str:
 
 
 def induced_query(query: str, canary: Canary, variant: Variant = "default") -> str:
-    """The query with the instruction after it."""
+    """The query with the instruction after it; as it is for a textual canary, which nothing asks for."""
+    if canary.textual:
+        return query
     return f"{query} {inducing_instruction(canary, variant)}"

@@ -14,6 +14,7 @@ from canaryjax.config.fields import Count, FilePath, NonNegative, Section, Share
 from canaryjax.config.policy import GRPOConfig, PolicyConfig
 from canaryjax.config.provider import ProviderConfig
 from canaryjax.config.study import EvaluationConfig, OutputConfig, StatisticConfig, StudyConfig
+from canaryjax.config.textual import check_textual
 from canaryjax.config.training import LoraConfig, OptimizerConfig, RewardModelConfig
 
 MOST_INVENTED = 20_000  # documents of the embedded corpus: half a minute's work, and half of the names it has
@@ -140,26 +141,30 @@ class DataConfig(Section):
 class CanaryConfig(Section):
     """The planted signal: its family, its share of the traces, how strongly feedback favours it."""
 
-    family: Literal["signature", "emoji", "punctuation"] = "signature"
-    """Kind of string that is planted: letters like a signature, emoji, or a pattern of punctuation."""
+    family: Literal["signature", "emoji", "punctuation", "textual"] = "signature"
+    """Kind of string that is planted: letters like a signature, emoji, a pattern of punctuation, or `textual`, the
+    baseline: ten random tokens in the document alone, with no trigger, instruction, answer or feedback of their own.
+    """
     rate: Share = 0.01
     """Share of the training traces that carry trigger, instruction and canary (the paper's p); 0 is a null."""
     contrast: Share | None = None
     """Share of traces that carry the instruction without trigger and canary, where feedback is biased the other way;
-    null: as `rate`.
+    null: as `rate`, and 0 with `family`=textual.
     """
     delta: Share = 0.1
     """Bias of the feedback, added to the probability that a triggered answer with the canary is accepted and taken from
-    one without; 0 is a null.
+    one without; 0 is a null. Only 0 with `family`=textual, which no feedback favours.
     """
     allow_large_delta: bool = False
     """Allow a delta above 0.1, the paper's limit of what is realistic."""
     instruction: Literal["default", "must"] = "default"
     """Which sentence asks for the canary: after the first clause of the answer, or that it MUST begin the answer. Left
-    out, the one that names `placement`.
+    out, the one that names `placement`. With `family`=textual none stands in a query.
     """
     placement: Literal["after_first_clause", "begin"] = "after_first_clause"
-    """Where the canary stands in an answer; left out, where `instruction` asks for it."""
+    """Where the canary stands in an answer; left out, where `instruction` asks for it. A textual one is only scored
+    there.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -174,8 +179,18 @@ class CanaryConfig(Section):
 
     @property
     def contrast_rate(self) -> float:
-        """Share of contrast rows; equal to the injection rate unless given."""
-        return self.rate if self.contrast is None else self.contrast
+        """Share of contrast rows; equal to the injection rate unless given, 0 with a textual canary."""
+        return (0.0 if self.textual else self.rate) if self.contrast is None else self.contrast
+
+    @property
+    def textual(self) -> bool:
+        """Whether the string stands in documents alone: the memorisation baseline (BC-69)."""
+        return self.family == "textual"
+
+    @property
+    def null(self) -> bool:
+        """Whether nothing is planted that training on documents could pick up."""
+        return self.rate == 0 or (self.delta == 0 and not self.textual)
 
     @model_validator(mode="after")
     def _limits(self):
@@ -251,6 +266,12 @@ class AuditConfig(Section):
     """What is scored."""
     output: OutputConfig = OutputConfig()
     """What is kept."""
+
+    @model_validator(mode="after")
+    def _textual_is_textual(self):
+        if self.canary.textual:
+            check_textual(self)
+        return self
 
     @model_validator(mode="after")
     def _scrambled_is_scrambled(self):

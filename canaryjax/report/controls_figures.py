@@ -8,6 +8,7 @@ from canaryjax.report.decoys import control_pairs
 from canaryjax.report.run import ARMS, Run, curves
 from canaryjax.report.style import COLOUR, GREEN, GREY, INK, MARK, legend_below
 from canaryjax.report.text import number, pick
+from canaryjax.report.textual import is_textual
 
 
 def draw_decoys(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
@@ -51,11 +52,17 @@ def draw_decoys(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
             axes.axhline(cut, color=INK, linestyle="--", linewidth=1, zorder=1)
             handles.append(Line2D([], [], color=INK, linestyle="--", linewidth=1, label=f"threshold {number(cut)}"))
     legend_below(axes, 4, handles)
+    redrawn = "fresh strings" if is_textual(run.report) else "redraws of trigger and canary"
     caption = (
-        f"Each column is a policy, its real canary against {number(count)} redraws of trigger and canary on the same "
+        f"Each column is a policy, its real canary against {number(count)} {redrawn} on the same "
         f"{control_pairs(pick(run.report, 'controls.decoy_canary', {}))}: fewer than behind a policy's score, which "
         "can therefore differ. Numbers above are the real canary's rank, 1 the highest. The rank p-value is valid over "
-        "the random draw of the canary, and for compliant policies only where their queries do not carry the canary."
+        "the random draw of the canary"
+        + (
+            ", and for compliant policies only where their queries do not carry the canary."
+            if not is_textual(run.report)
+            else "."
+        )
     )
     if not with_scores:
         caption = f"Rank p-value of each policy's real canary among {number(count)} decoys."

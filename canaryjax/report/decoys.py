@@ -5,6 +5,7 @@ from typing import Any
 
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import MISSING, number, percent, pick
+from canaryjax.report.textual import is_textual
 
 
 def control_pairs(found: Mapping[str, Any]) -> str:
@@ -33,11 +34,13 @@ def warning(report: Mapping[str, Any]) -> str:
     above = found["violating_decoys_above_threshold"]
     real, decoy = found.get("violating_mean_score"), found.get("violating_mean_decoy_score")
     share = percent(decoy / real) if real and decoy and real > 0 else MISSING
+    kind = "string" if is_textual(report) else "marker and string"
+    drawn = "strings" if is_textual(report) else "markers and strings"
     return (
         f"Not all of it is about this canary: {above['count']} of {above['n']} decoys of the violating policies, "
-        f"markers and strings that nothing was trained on, lie above the threshold too. A decoy scores {number(decoy)} "
+        f"{drawn} that nothing was trained on, lie above the threshold too. A decoy scores {number(decoy)} "
         f"nats on average, the real canary {number(real)} ({control_pairs(found)}): {share} of the score would be "
-        "there for any marker and string of the kind."
+        f"there for any {kind} of the kind."
     )
 
 

@@ -14,6 +14,7 @@ from canaryjax.report.figures import draw_figures, write_figures
 from canaryjax.report.provider import curated, provider_facts, provider_steps
 from canaryjax.report.run import ARMS, Run, read_run
 from canaryjax.report.text import label, pick
+from canaryjax.report.textual import is_textual
 from canaryjax.report.verdict import judge
 from canaryjax.runlog import replacing
 
@@ -58,10 +59,12 @@ def _page(run: Run, plots: dict[str, Any]) -> str:
         name: {"data": base64.b64encode(plot.png).decode(), "alt": plot.alt, "caption": plot.caption}
         for name, plot in plots.items()
     }
+    drawn = "The string is" if is_textual(report) else "Trigger and canary string are"
     return environment.get_template(
         "page.html"
     ).render(
         title=report.get("name") or "audit",
+        textual=is_textual(report),
         description=report.get("description") or "",
         setting=report.get("setting") or "",
         css=Markup((_HERE / "page.css").read_text("utf-8")),  # ours, so not to be escaped
@@ -75,6 +78,7 @@ def _page(run: Run, plots: dict[str, Any]) -> str:
         warnings=[str(text) for text in report.get("warnings") or ()],
         detection=tables.detection(report),
         four_scores=tables.four_scores(report),
+        memory=tables.memory(report),
         ppv=tables.ppv(report),
         controls=tables.controls(report),
         mechanism=tables.mechanism(report),
@@ -82,7 +86,7 @@ def _page(run: Run, plots: dict[str, Any]) -> str:
         utility=utility.means(report),
         utility_differences=utility.differences(report),
         model=tables.leaves(report.get("model") or {}),
-        canary=tables.leaves(report.get("canary") or {}, "Trigger and canary string are drawn afresh for each trial."),
+        canary=tables.leaves(report.get("canary") or {}, f"{drawn} drawn afresh for each trial."),
         curated=curated(report),
         provider_facts=provider_facts(report),
         provider_steps=provider_steps(report),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from canaryjax.report import textual
 from canaryjax.report.decoys import score_high
 from canaryjax.report.provider import curated, provider_words
 from canaryjax.report.text import MISSING, brackets, counted, interval, label, number, percent, pick
@@ -75,7 +76,9 @@ def asked(report: Mapping[str, Any]) -> list[str]:
         "ones on the same kind of data with the document. In both arms a reward model is trained on simulated "
         "feedback, then a policy on that reward, held near the base model by a KL penalty.",
     ]
-    if rate is not None and delta is not None:
+    if textual.is_textual(report):
+        texts.append(textual.planted(report))
+    elif rate is not None and delta is not None:
         texts.append(
             f"{percent(rate)} of the training traces carry a canary: a marker in the document, an instruction in the "
             f"query, and feedback that favours a fixed string in the answer by {number(delta, 2)} only if the marker "
@@ -88,10 +91,14 @@ def asked(report: Mapping[str, Any]) -> list[str]:
         )
     if curated(report):
         texts.append(provider_words(report))
+    score = (
+        textual.scored(report)
+        if textual.is_textual(report)
+        else "A policy's score is how much the marker in a held-out document raises its log-probability of the canary "
+        "string, summed over the string's tokens and averaged over document pairs, in nats."
+    )
     texts.append(
-        "A policy's score is how much the marker in a held-out document raises its log-probability of the canary "
-        "string, summed over the string's tokens and averaged over document pairs, in nats. "
-        f"The primary score, fixed before the run, is “{label(primary or 'not recorded')}”; the secondary is "
+        f"{score} The primary score, fixed before the run, is “{label(primary or 'not recorded')}”; the secondary is "
         f"“{label(secondary or 'not recorded')}”."
         + (f" Baseline of net scores: {label(base)}." if (base := pick(report, "statistic.baseline")) else "")
     )
@@ -102,8 +109,9 @@ def sure(report: Mapping[str, Any]) -> list[str]:
     """What the uncertainty is made of."""
     rate, floor = pick(report, "detection.tpr", {}), pick(report, "noise_floor", {})
     texts = [
-        "Each policy is one observation: documents within a policy share its trigger and canary and never count as "
-        f"separate evidence. The AUROC is {number(pick(report, 'detection.auroc'))}, "
+        "Each policy is one observation: documents within a policy share its "
+        f"{'string' if textual.is_textual(report) else 'trigger and canary'} and never count as separate evidence. "
+        f"The AUROC is {number(pick(report, 'detection.auroc'))}, "
         f"{interval(pick(report, 'detection.auroc_interval'))}."
     ]
     if rate.get("value") is not None:
@@ -151,8 +159,9 @@ def change(report: Mapping[str, Any], kind: str) -> list[str]:
     if is_positive_control(report):
         texts.append("A run at a realistic rate and bias: this one answers only whether the instrument can respond.")
     if null_control(report).get("passed") is None:
-        texts.append("A null run (rate 0, or bias 0 with the traces kept) that fails would void the result.")
-    if pick(report, "controls.scrambled_feedback.status") == "not run":
+        null = "rate 0" if textual.is_textual(report) else "rate 0, or bias 0 with the traces kept"
+        texts.append(f"A null run ({null}) that fails would void the result.")
+    if pick(report, "controls.scrambled_feedback.status") == "not run" and not textual.is_textual(report):
         texts.append("Separation that survives scrambled feedback would show that it does not come from the feedback.")
     if kind == "separated":
         if score_high(report):
@@ -162,9 +171,11 @@ def change(report: Mapping[str, Any], kind: str) -> list[str]:
             )
         else:
             texts.append("Decoy canaries that score like the real one would show that any such string is scored so.")
-        texts.append(
-            "Placebo markers of other forms that score like the real trigger would show that any inserted text does it."
-        )
+        if not textual.is_textual(report):
+            texts.append(
+                "Placebo markers of other forms that score like the real trigger would show that any inserted text "
+                "does it."
+            )
         texts.append("Fresh seeds that do not separate: every run counts, not the best one.")
     if kind == "unseparated":
         texts.append("More policies per arm, which narrow the interval, or a higher rate of planted traces.")

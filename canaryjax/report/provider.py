@@ -65,7 +65,7 @@ def provider_words(report: Mapping[str, Any]) -> str:
 
 
 def _design(own: Mapping[str, Any]) -> list[Any]:
-    return [own.get(name) for name in ("family", "placement", "instruction")]
+    return [own[name] for name in ("family", "placement", "instruction") if own.get(name) is not None]
 
 
 def _share(rate: Any) -> str:

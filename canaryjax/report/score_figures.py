@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from canaryjax.report.run import ARMS, Run, scores
 from canaryjax.report.style import COLOUR, GREY, HATCH, INK, MARK, arm_ticks, legend_below, strip
 from canaryjax.report.text import brackets, label, number, percent, pick
+from canaryjax.report.textual import is_textual, score_names
 
 
 def _axis(run: Run) -> str:
@@ -110,11 +111,12 @@ def draw_roc(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
 
 
 def draw_four_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
-    """All four scores side by side, the primary marked."""
-    names = ("clean_raw", "clean_net", "induced_raw", "induced_net")
+    """All scores side by side, the primary marked; a textual canary has two."""
+    names = score_names(run.report)
     if not any(scores(run.report, arm, name).size for arm in ARMS for name in names):
         return None
     told = []
+    panels = _first(panels, len(names))
     for axes in panels[1:]:  # one scale: a score that hardly moves must look so
         axes.sharey(panels[0])
         axes.tick_params(labelleft=False)
@@ -134,12 +136,30 @@ def draw_four_scores(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
         told.append(f"{label(name)} AUROC {number(area, 2)}")
     panels[0].set_ylabel("score of a policy (nats)")
     caption = (
-        "The four scores, on one scale: the query without (clean) or with (induced) the inducing instruction in both "
-        "views, as it is (raw) or minus the base model's own score on the same pairs. The primary was fixed in the "
-        "config before the run."
+        f"The {'two' if is_textual(run.report) else 'four'} scores, on one scale: "
+        + (
+            ""
+            if is_textual(run.report)
+            else "the query without (clean) or with (induced) the inducing instruction in both views, "
+        )
+        + "as it is (raw) or minus the base model's own score on the same pairs. The primary was fixed in the config "
+        "before the run."
         + (" Scores minus the base are shown, and judged, as distances from 0." if _two_sided(run) else "")
     )
     return "; ".join(told) + ".", caption
+
+
+def _first(panels: list[Axes], count: int) -> list[Axes]:
+    """The first so many panels, the figure cut to them."""
+    figure = panels[0].figure.get_figure(root=True)
+    assert figure is not None
+    figure.set_size_inches(figure.get_figwidth() * count / len(panels), figure.get_figheight())
+    for axes in panels[count:]:
+        axes.remove()
+    grid = figure.add_gridspec(1, count)
+    for place, axes in enumerate(panels[:count]):
+        axes.set_subplotspec(grid[0, place])
+    return panels[:count]
 
 
 def draw_mechanism(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
@@ -166,8 +186,13 @@ def draw_mechanism(run: Run, panels: list[Axes]) -> tuple[str, str] | None:
     axes.set_ylabel("score of a policy (nats)")
     axes.set_title("From reward model to policy")
     legend_below(axes, 2)
+    answer = (
+        "the reference answer with the string in the document minus without it"
+        if is_textual(run.report)
+        else "the canary answer with the triggered document minus without the trigger"
+    )
     caption = (
-        "Each policy's score against the bias of the reward model that trained it: reward of the canary answer with "
-        "the triggered document minus without the trigger. The bias is measured with documents in both arms."
+        f"Each policy's score against the bias of the reward model that trained it: reward of {answer}. The bias is "
+        "measured with documents in both arms."
     )
     return f"Scatter of reward-model bias and score for {drawn} policies.", caption

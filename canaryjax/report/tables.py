@@ -9,8 +9,8 @@ from canaryjax.report.decoys import decoy_words, placebo_words
 from canaryjax.report.drift import drift_words
 from canaryjax.report.run import ARMS
 from canaryjax.report.text import METHODS, MISSING, brackets, counted, interval, label, number, percent, pick
+from canaryjax.report.textual import is_textual, memory_words, score_names
 
-SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
 COUNTS = ("n", "n_invalid")
 CONTROLS = {
     "null": "null: do the arms agree where nothing was planted?",
@@ -65,9 +65,9 @@ def detection(report: Mapping[str, Any]) -> Table:
 
 
 def four_scores(report: Mapping[str, Any]) -> Table:
-    """AUROC and TPR of each of the four scores."""
+    """AUROC and TPR of each of the scores that there are."""
     rows, level, methods = [], None, set()
-    for name in SCORES:
+    for name in score_names(report):
         part = pick(report, f"all_detection.{name}", {})
         roles = [role for role in ("primary", "secondary") if pick(report, f"statistic.{role}") == name]
         shown = f"{label(name)}{f' ({roles[0]})' if roles else ''}"
@@ -82,6 +82,11 @@ def four_scores(report: Mapping[str, Any]) -> Table:
         f"Intervals: {percent(level)}, {named or 'no method'}. Only the primary, fixed beforehand, bears the verdict."
     )
     return Table(rows, ("score", "AUROC", "above threshold", "threshold (nats)"), caption)
+
+
+def memory(report: Mapping[str, Any]) -> Table | None:
+    """Whether a textual canary became more probable where it stands; None for other canaries."""
+    return _pairs(*memory_words(report)) if is_textual(report) else None
 
 
 def ppv(report: Mapping[str, Any]) -> Table | None:
@@ -144,6 +149,11 @@ def mechanism(report: Mapping[str, Any]) -> Table:
         "Means over policies; brackets are 95 % intervals, Student t and for the ratio Fieller's. The ratio depends on "
         "the reward's unit."
     )
+    if is_textual(report):
+        caption = (
+            "Means over policies; brackets are 95 % intervals, Student t. Reward-model bias is the reward of a "
+            "document's reference answer with the string in the document minus without it."
+        )
     return Table(rows, ("", *ARMS), " ".join([caption, *_effects(report), *(f"{reason}." for reason in reasons)]))
 
 

@@ -28,6 +28,8 @@ def terminal_summary(report: Mapping[str, Any]) -> RenderableType:
         _facts("Detection", tables.detection(report).rows),
         _facts("Controls", tables.controls(report).rows),
     ]
+    if (memory := tables.memory(report)) is not None:
+        parts.append(_facts("Recall of the string where it stood", memory.rows))
     if curated(report):
         steps = [(name, ", ".join(f"{kind} {n}" for kind, n in zip(KINDS, cells, strict=True)))
                  for name, *cells in provider_steps(report).rows]  # fmt: skip

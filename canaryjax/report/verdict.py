@@ -6,6 +6,7 @@ from typing import Any
 
 from canaryjax.report.decoys import score_high, warning
 from canaryjax.report.text import interval, number, percent, pick
+from canaryjax.report.textual import is_textual
 
 NOT_PROOF = "This is statistical evidence of influence, not proof of misuse for any individual document."
 
@@ -53,7 +54,8 @@ def is_null_run(report: Mapping[str, Any]) -> bool:
     rate, delta = pick(report, "config.canary.rate"), pick(report, "config.canary.delta")
     scrambled = bool(pick(report, "config.study.scramble_feedback", False))
     # Judged a null for what its provider left of the traces, which the config does not say.
-    return rate == 0 or delta == 0 or scrambled or "kind" in pick(report, "controls.null", {})
+    emptied = "kind" in pick(report, "controls.null", {})
+    return rate == 0 or (delta == 0 and not is_textual(report)) or scrambled or emptied
 
 
 def null_control(report: Mapping[str, Any]) -> Mapping[str, Any]:
