@@ -126,13 +126,12 @@ def policy_scores(scored: CellScores) -> PolicyScores:
     documents = {cell.pair: cell.document_id for cell in scored.cells}
     tokens = {cell.pair: len(cell.item.string) for cell in scored.cells if cell.trigger_kind == "real"}
     pairs = list(differences)
+    names = [f"{query}_{kind}" for query in QUERY_MODES for kind in ("raw", "net")]
     table = np.array([differences[pair] for pair in pairs])  # [pairs, (query, raw or net)]
     finite = np.isfinite(table).all(axis=1)
     lengths = np.array([tokens[pair] for pair in pairs])[finite]
     clusters = [documents[pair] for pair, ok in zip(pairs, finite, strict=True) if ok]
-    names = [f"{query}_{kind}" for query in QUERY_MODES for kind in ("raw", "net")]
-    scores: dict[str, float | None] = dict.fromkeys(names)
-    per_token, errors = scores.copy(), scores.copy()
+    scores, per_token, errors = {}, {}, {}
     for column, name in enumerate(names[: table.shape[1]]):  # a textual canary's are the clean query's, which are first
         values = table[finite, column]
         scores[name] = float(values.mean()) if len(values) else None
@@ -140,7 +139,9 @@ def policy_scores(scored: CellScores) -> PolicyScores:
         per_token[name] = float((values / lengths).mean()) if len(values) else None
         errors[name] = clustered_error(values, clusters)
     reason = None if finite.any() else "no pair has finite log-probs"
-    return PolicyScores(scores, per_token, errors, int(finite.sum()), int((~finite).sum()), reason)
+    unscored: dict[str, float | None] = dict.fromkeys(names)
+    counts = int(finite.sum()), int((~finite).sum())
+    return PolicyScores(unscored | scores, unscored | per_token, unscored | errors, *counts, reason)
 
 
 def clustered_error(values: np.ndarray, clusters: Sequence[str]) -> float | None:

@@ -24,10 +24,11 @@ MEMORY = (
     "mean over held-out pairs of log p(string | what stands before it in the document), summed over the string's "
     "tokens, minus the base model's own: what a policy recalls of the string, with no copy of it to read"
 )
+COPYING = "raw minus net score: the base model's own, on strings that it was never trained on"
 FORM = f"{LENGTH} tokens, drawn uniformly from those that the vocabulary writes as visible text"
 NO_INSTRUCTION = "a textual canary has no instruction, so there is no induced query"
 NO_SCRAMBLING = "feedback says nothing of a textual canary, so there is nothing to scramble"
-NO_PLACEBOS = "a textual canary is its own trigger: there is no marker to exchange for another"
+NO_PLACEBOS = "a textual canary is its own trigger: there is none to plant in its place"
 FRESH_STRINGS = (
     "rank p-value of the real string among fresh ones on the same documents; valid over the random draw, and expected "
     "uniform in the compliant arm at any rate, unless logged answers copied the string. Decoys above the primary "
@@ -87,10 +88,20 @@ def memory_summary(config: AuditConfig, groups: Mapping[Arm, Sequence[dict]]) ->
     return {"definition": MEMORY, "units": "nats", "scores": scores, "means": means, "detection": found}
 
 
+def copying_summary(config: AuditConfig, groups: Mapping[Arm, Sequence[dict]]) -> dict[str, Any]:
+    """The base's own scores of both arms, and how well they alone would tell the arms apart, by the draw of strings."""
+    scores = {arm: [r["scores"]["clean_raw"] - r["scores"]["clean_net"] for r in groups[arm] if r["valid"]]
+              for arm in ARMS}  # fmt: skip
+    found = detection(scores["compliant"], scores["violating"], config.statistic, config.study.seed)
+    means = {arm: float(np.mean(own)) if own else None for arm, own in scores.items()}
+    kept = {name: found[name] for name in ("auroc", "auroc_interval", "auroc_reason")}
+    return {"definition": COPYING, "units": "nats", "means": means} | kept
+
+
 def textual_values(
     config: AuditConfig, groups: Mapping[Arm, Sequence[dict]], report: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The values of a `report.json` that are others with a textual canary, and `memorisation`, which no other has.
+    """The values of a `report.json` that are others with a textual canary, and two that no other has.
 
     Args:
       config: The study.
@@ -117,6 +128,7 @@ def textual_values(
         | {name: report["canary"][name] for name in drawn},
         "calibration": report["calibration"] | {"reason": NO_MATCH},
         "memorisation": memory_summary(config, groups),
+        "copying": copying_summary(config, groups),
     }
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from canaryjax.report.text import counted, interval, number, percent, pick
 
 SCORES = ("clean_raw", "clean_net", "induced_raw", "induced_net")
@@ -44,14 +42,14 @@ def scored(report: Mapping[str, Any]) -> str:
         "averaged over document pairs, in nats. A model may copy what it has just read, trained on it or not: a net "
         "score is minus the base model's own."
     )
-    raw, net = (
-        np.array([x for arm in ("compliant", "violating") for x in pick(report, f"arms.{arm}.all_scores.{name}", [])])
-        for name in SCORES[:2]
-    )
-    if not raw.size or raw.size != net.size:
+    own = pick(report, "copying", {})
+    if own.get("auroc") is None:
         return text
-    return f"{text} Here the mean raw score is {number(float(raw.mean()), 2)} nats, the base model's own " + (
-        f"{number(float((raw - net).mean()), 2)}."
+    return (
+        f"{text} The base model's own score is {number(pick(own, 'means.compliant'), 2)} nats on average with the "
+        f"strings of the compliant arm and {number(pick(own, 'means.violating'), 2)} with those of the violating arm. "
+        f"By these alone, which training has not touched, the arms have an AUROC of {number(own['auroc'], 2)}, "
+        f"{interval(own.get('auroc_interval'))}: that much of a raw score is the draw of the strings."
     )
 
 

@@ -132,7 +132,8 @@ def _qualifiers(report: Mapping[str, Any]) -> tuple[str, ...]:
             "No null run is part of this report, so it cannot show that the arms would agree if nothing had been "
             f"planted ({null.get('reason') or 'not run'})."
         )
-    if score_high(report):
+    # Nothing can be of something else where there is nothing: a baseline that shows none is no failure of its decoys.
+    if score_high(report) and (not is_textual(report) or (pick(report, "detection.auroc_interval.low") or 0) > 0.5):
         found.append(warning(report))
     flagged = pick(report, "controls.decoy_canary.violating_flagged_at_10_percent", {})
     if flagged.get("n") and 2 * flagged.get("count", 0) < flagged["n"]:
