@@ -79,10 +79,13 @@ def test_fewer_pairs_than_a_test_needs_are_a_reason():
 
 def test_policies_without_a_positive_kl_and_invalid_ones_are_left_out_and_counted():
     groups = {arm: list(own) for arm, own in MANY.items()}
-    groups["compliant"] += [record(90, 0.0, 9.0), record(91, None, 9.0), record(92, 7.0, None, valid=False)]
+    lost = [record(90, 0.0, 9.0), record(91, None, 9.0), record(92, 7.0, None, valid=False)]
+    groups["compliant"] = [*lost, *groups["compliant"]]
     found = matched(groups)
     assert found["without_kl"] == {"compliant": 2, "violating": 0}
     assert (found["n"], found["unmatched"]["compliant"]) == (6, 4)
+    assert sorted(found["pairs"]) == [[4, 10], [5, 11], [6, 12], [7, 13], [8, 18], [9, 19]]
+    assert found["auroc"] == 0.5
 
 
 def test_it_is_run_where_it_is_asked_for_and_can_be():
