@@ -17,9 +17,9 @@ from canaryjax.audit.measure import (
     noise_floor,
     plan_cells,
     policy_scores,
-    reward_bias,
     score_cells,
 )
+from canaryjax.audit.reward_bias import reward_bias
 from canaryjax.audit.service_log import ServiceLog, simulate_log
 from canaryjax.audit.stopwatch import Stopwatch
 from canaryjax.audit.textual import string_memory

@@ -7,7 +7,7 @@ import numpy as np
 
 from canaryjax.audit.arms import encode_prompts, logged_parts, prompt_lengths, protected
 from canaryjax.audit.assignment import Arm, Assignment, assign_arms
-from canaryjax.audit.measure import bias_texts
+from canaryjax.audit.reward_bias import bias_texts
 from canaryjax.audit.training import (
     policy_prompts,
     policy_settings,

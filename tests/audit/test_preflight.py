@@ -6,8 +6,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from canaryjax.audit.assignment import assign_arms
-from canaryjax.audit.measure import bias_texts
 from canaryjax.audit.preflight import check_texts, prepare_trials
+from canaryjax.audit.reward_bias import bias_texts
 from canaryjax.audit.training import reward_prompt_length
 from canaryjax.config import load_config
 from canaryjax.data.tokens import TextTokenizer

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canaryjax.audit.measure import CellScores, control_scores, noise_floor, plan_cells, policy_scores, reward_bias
+from canaryjax.audit.measure import CellScores, control_scores, noise_floor, plan_cells, policy_scores
+from canaryjax.audit.reward_bias import reward_bias
 from canaryjax.audit.scoring import Item, score_items
 from canaryjax.audit.trial import build_trial
 from canaryjax.audit.utility import measure_utility

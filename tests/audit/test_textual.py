@@ -10,9 +10,10 @@ import pytest
 
 from canaryjax.audit.arms import arm_parts, prompt_lengths
 from canaryjax.audit.assignment import assign_arms
-from canaryjax.audit.measure import CellScores, bias_texts, control_scores, plan_cells, policy_scores
+from canaryjax.audit.measure import CellScores, control_scores, plan_cells, policy_scores
 from canaryjax.audit.outcome import study_report
 from canaryjax.audit.preflight import check_sizes
+from canaryjax.audit.reward_bias import bias_texts
 from canaryjax.audit.service_log import simulate_log
 from canaryjax.audit.textual import string_memory
 from canaryjax.audit.training import reward_rows
@@ -120,11 +121,13 @@ def test_the_bias_of_a_reward_model_is_of_the_answer_as_it_is(config, trial, tok
 
 def record(trial, net, memory, arm, **changes):
     """A record as a trial leaves it, with made-up measurements."""
-    quality = {"exact_match": 1.0, "token_f1": 1.0, "rouge_l": 1.0, "n": 5, "finished": 1.0}
+    quality = {"exact_match": 1.0, "token_f1": 1.0, "rouge_l": 1.0, "n": 5, "finished": 1.0,
+               "not_found_accuracy": 1.0, "false_not_found": 0.0, "unanswerable": 1}  # fmt: skip
     counts = {"clean": 9, "triggered": 9, "contrast": 0}
     scores = {"clean_raw": 30.0 + net, "clean_net": net, "induced_raw": None, "induced_net": None}
     return {
         "trial": trial, "draw": trial, "scores": scores, "standard_errors": dict.fromkeys(scores, 0.1),
+        "scores_per_token": {name: score and score / 10 for name, score in scores.items()},
         "valid": True, "reason": None, "valid_pairs": 5, "invalid_pairs": 0,
         "controls": {"pairs": 2, "score": net, "decoy": [net - 1, net + 1, net + 2] * 5, "placebo_same_form": [],
                      "placebo_other_form": []},
@@ -180,7 +183,8 @@ def test_the_values_of_a_report(report):
     assert (recalled["detection"]["auroc"], recalled["detection"]["tpr"]["count"]) == (1.0, 10)
     assert report["copying"]["means"] == {"compliant": pytest.approx(30), "violating": pytest.approx(30)}
     assert {name: found.get("status") for name, found in report["controls"].items()} == {
-        "null": "not run", "scrambled_feedback": "not run", "placebo_trigger": "not run", "decoy_canary": None
+        "null": "not run", "scrambled_feedback": "not run", "placebo_trigger": "not run", "decoy_canary": None,
+        "drift_matched": "not run",
     }  # fmt: skip
     assert "canary.delta" not in report["controls"]["null"]["reason"]
     assert report["controls"]["decoy_canary"]["per_policy"][0]["rank"] == 11  # 10 of 15 decoys score higher
