@@ -186,7 +186,7 @@ def published(row: PaperRow, measure: str, bare: bool = False) -> str:
     """A published number with its interval, or what the paper says in its place.
 
     >>> published(ROWS["table1.qmsum"], "auroc"), published(ROWS["table1.qmsum"], "kl")
-    ('0.762 [0.682, 0.844]', 'not given')
+    ('0.762 [0.682,\\xa00.844]', 'not given')
     """
     value = row.numbers.get(measure)
     if value is None:
