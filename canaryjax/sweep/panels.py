@@ -38,7 +38,9 @@ def make_panels(file: SweepFile, rows: Sequence[Mapping[str, Any]]) -> list[dict
       `missing`, those without a report; `also_differs`, what else is not alike in them; `test` on the violating
       policies' primary scores, and `test_per_token` where the strings' lengths differ.
     """
-    panels = [_panel(file, group) for group in make_groups(file.design, file.varied, file.base, rows)]
+    groups = make_groups(file.design, file.varied, file.base, rows)
+    # Rows of the paper's tables are studies of their own, set beside its numbers and not beside each other.
+    panels = [_panel(file, group) for group in groups if not (file.rows and group.key == BASE)]
     return sorted(panels, key=lambda panel: panel["letter"] or "Z")  # stable: else as in the file
 
 
