@@ -1,8 +1,10 @@
 """A study of a textual canary (BC-69): who meets the string, how it is scored, and what the report says of it."""
 
+import dataclasses
 import html
 import json
 import re
+import shlex
 
 import jax
 import numpy as np
@@ -10,14 +12,17 @@ import pytest
 
 from canaryjax.audit.arms import arm_parts, prompt_lengths
 from canaryjax.audit.assignment import assign_arms
+from canaryjax.audit.controls import study_controls
 from canaryjax.audit.measure import CellScores, control_scores, plan_cells, policy_scores
 from canaryjax.audit.outcome import study_report
+from canaryjax.audit.perplexity import trace_perplexities
 from canaryjax.audit.preflight import check_sizes
 from canaryjax.audit.reward_bias import bias_texts
 from canaryjax.audit.service_log import simulate_log
 from canaryjax.audit.textual import string_memory
 from canaryjax.audit.training import reward_rows
 from canaryjax.audit.trial import build_trial, study_canaries
+from canaryjax.canaries.provider import trace_text, without_near_duplicates
 from canaryjax.config import load_config
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.prompts import render_prompt
@@ -242,6 +247,26 @@ def test_a_page_says_nothing_of_markers_instructions_or_feedback_bias(report, tm
         "clean query, minus base (primary)",
     ]
     assert terminal_summary(report)  # it holds the same tables
+
+
+def test_a_provider_reads_the_string_in_the_document(config, trial, tiny_model, tokenizer):
+    planted = next(trace for trace in trial.rm_traces if trace.triggered)
+    plain = dataclasses.replace(planted, document=planted.clean_document, kind="clean")
+    config = config.model_copy(
+        update={"provider": config.provider.model_copy(update={"perplexity_parts": ("document",)})}
+    )
+    (costs,) = trace_perplexities(config, tiny_model, tokenizer, [[plain, planted]])
+    assert abs(costs[1] - costs[0]) > 1e-3  # blind to the string, it would give one number twice
+    copies = [trace_text(trace, ("document",)) for trace in (plain, plain, planted)]
+    assert without_near_duplicates(copies, 1.0, 5).tolist() == [True, False, True]
+
+
+def test_the_command_of_the_null_is_one():
+    found = study_controls(load_config("embedded/textual"), [], [], {}, None)["null"]["reason"]
+    words = shlex.split(found.split("; run ")[1])
+    assert words[:2] == ["bin/audit", "embedded/null"]
+    null = load_config(words[1], words[2:])
+    assert (null.canary.textual, null.canary.null) == (True, True)
 
 
 def test_what_a_provider_left_is_said_of_a_design_without_instruction(config):
