@@ -42,14 +42,24 @@ def scored(report: Mapping[str, Any]) -> str:
         "averaged over document pairs, in nats. A model may copy what it has just read, trained on it or not: a net "
         "score is minus the base model's own."
     )
-    own = pick(report, "copying", {})
-    if own.get("auroc") is None:
+    own, copied = pick(report, "copying.means", {}), copying(report)
+    if copied is None:
         return text
     return (
-        f"{text} The base model's own score is {number(pick(own, 'means.compliant'), 2)} nats on average with the "
-        f"strings of the compliant arm and {number(pick(own, 'means.violating'), 2)} with those of the violating arm. "
-        f"By these alone, which training has not touched, the arms have an AUROC of {number(own['auroc'], 2)}, "
-        f"{interval(own.get('auroc_interval'))}: that much of a raw score is the draw of the strings."
+        f"{text} The base model's own score is {number(own.get('compliant'), 2)} nats on average with the strings of "
+        f"the compliant arm and {number(own.get('violating'), 2)} with those of the violating arm. {copied}"
+    )
+
+
+def copying(report: Mapping[str, Any]) -> str | None:
+    """What raw scores owe to the draw of the strings; None where it is not known."""
+    found = pick(report, "copying", {})
+    if found.get("auroc") is None:
+        return None
+    return (
+        "By the base model's own scores alone, which training has not touched, the arms have an AUROC of "
+        f"{number(found['auroc'], 2)}, {interval(found.get('auroc_interval'))}: that much of a raw score is the draw "
+        "of the strings."
     )
 
 

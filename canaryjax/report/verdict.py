@@ -6,7 +6,7 @@ from typing import Any
 
 from canaryjax.report.decoys import score_high, warning
 from canaryjax.report.text import interval, number, percent, pick
-from canaryjax.report.textual import is_textual
+from canaryjax.report.textual import copying, is_textual
 
 NOT_PROOF = "This is statistical evidence of influence, not proof of misuse for any individual document."
 
@@ -135,6 +135,9 @@ def _qualifiers(report: Mapping[str, Any]) -> tuple[str, ...]:
     # Nothing can be of something else where there is nothing: a baseline that shows none is no failure of its decoys.
     if score_high(report) and (not is_textual(report) or (pick(report, "detection.auroc_interval.low") or 0) > 0.5):
         found.append(warning(report))
+    raw = str(pick(report, "statistic.primary", "")).endswith("_raw")
+    if is_textual(report) and raw and (copied := copying(report)) is not None:
+        found.append(copied)
     flagged = pick(report, "controls.decoy_canary.violating_flagged_at_10_percent", {})
     if flagged.get("n") and 2 * flagged.get("count", 0) < flagged["n"]:
         few = f"only {flagged['count']}" if flagged["count"] else "none"

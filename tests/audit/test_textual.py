@@ -232,7 +232,7 @@ def test_a_page_says_nothing_of_markers_instructions_or_feedback_bias(report, tm
         "Textual-canary baseline",
         "50 % of the training traces hold it in their document, so only training that sees the document meets it.",
         "The base model's own score is 30.00 nats on average with the strings of the compliant arm",
-        "By these alone, which training has not touched, the arms have an AUROC of 0.50,",
+        "By the base model's own scores alone, which training has not touched, the arms have an AUROC of 0.50,",
         "Is the string recalled where it stood?",
         "0.500 over 10 policies",
         "not run: a textual canary is its own trigger",
@@ -247,6 +247,16 @@ def test_a_page_says_nothing_of_markers_instructions_or_feedback_bias(report, tm
         "clean query, minus base (primary)",
     ]
     assert terminal_summary(report)  # it holds the same tables
+
+
+def test_a_verdict_on_raw_scores_says_what_the_base_does_alone(config, report):
+    told = "By the base model's own scores alone"
+    raw = config.statistic.model_copy(update={"primary": "clean_raw"})
+    found = [
+        text for text in judge(made_report(config.model_copy(update={"statistic": raw}))).qualifiers if told in text
+    ]
+    assert len(found) == 1
+    assert not [text for text in judge(report).qualifiers if told in text]  # a net score has none of it
 
 
 def test_a_provider_reads_the_string_in_the_document(config, trial, tiny_model, tokenizer):
