@@ -35,7 +35,7 @@ def test_the_baseline_differs_from_the_quick_study_in_what_is_planted():
 
 
 def test_table_6_is_the_papers_study_with_thirty_policies_an_arm():
-    found, paper = load_config("paper/table6_textual"), load_config("paper/repliqa_gemma2b_grpo")
+    found, paper = load_config("paper/table6_textual"), load_config("paper/table6_behavioural")
     for section in ("model", "data", "feedback", "provider", "reward_model", "policy", "statistic", "evaluation"):
         assert getattr(found, section) == getattr(paper, section), section
     assert (found.study.compliant, found.study.violating) == (30, 30)
