@@ -1,6 +1,7 @@
 """How a study's policies meet the machine: on which devices, how many together, and how many chunks at once."""
 
 import math
+import os
 from collections.abc import Mapping
 
 import jax
@@ -12,6 +13,7 @@ from canaryjax.models.sharding import base_share
 from canaryjax.runlog.provenance import cores
 
 MOST_CHUNKS = 4
+SHARERS = "CANARYJAX_SHARERS"  # of the environment: how many processes share the machine's memory, 1 if it is not there
 
 
 def choose_mesh(config: AuditConfig, chunk: int | None) -> dict[str, int]:
@@ -64,13 +66,15 @@ def choose_chunks_at_once(shape: ModelConfig) -> int:
 
 
 def free_memory() -> float:
-    """Bytes free on the first device; on a CPU, bytes the system can still give."""
+    """Bytes free on the first device; on a CPU this process's share of what the system can still give."""
     stats = jax.local_devices()[0].memory_stats()
     if stats:
         return float(stats["bytes_limit"] - stats["bytes_in_use"])
     try:
         with open("/proc/meminfo") as lines:
             values = dict(line.split(":", 1) for line in lines)
-        return 1024.0 * int(values["MemAvailable"].split()[0])
+        free = 1024.0 * int(values["MemAvailable"].split()[0])
     except (OSError, KeyError):  # not Linux: assume little
-        return 4e9
+        free = 4e9
+    sharers = os.environ.get(SHARERS, "")
+    return free / max(1, int(sharers) if sharers.isdigit() else 1)

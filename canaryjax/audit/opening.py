@@ -14,7 +14,7 @@ from canaryjax.data.example import Example
 from canaryjax.errors import UserError
 from canaryjax.models.config import ModelConfig
 from canaryjax.models.mesh import make_mesh
-from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, cores, file_digests
+from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, file_digests, threads
 from canaryjax.runlog.files import encode
 from canaryjax.weights.checkpoint import model_files, model_location
 
@@ -47,7 +47,7 @@ def open_study(
         machine's devices do not make.
     """
     now = {
-        "threads": cores(),
+        "threads": threads(),
         "documents_sha256": _digest(examples),
         "base_sha256": file_digests(model_files(model_location(config.model.path))),
     }

@@ -12,6 +12,8 @@ PACKAGES = (
     *("tokenizers", "datasets", "safetensors", "pyarrow", "pydantic", "omegaconf", "matplotlib"),
 )
 
+THREADS = ("PJRT_NPROC", "NPROC")  # where XLA looks for the number of its threads, in this order
+
 
 def provenance(dtype: str | None = None) -> dict[str, Any]:
     """Versions, device, cores and commit of this process.
@@ -44,11 +46,16 @@ def package_version(name: str) -> str | None:
 
 
 def cores() -> int | None:
-    """Cores this process may use, which a container or taskset can hold below what the machine has.
-
-    XLA runs as many threads on a CPU, and sums in an order that follows from their number.
-    """
+    """Cores this process may use, which a container or taskset can hold below what the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def threads() -> int | None:
+    """Threads that XLA runs on a CPU, and by whose number it sums: one a core, unless the environment names another."""
+    for name in THREADS:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return cores()
 
 
 def _device() -> dict[str, Any]:
