@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from canaryjax.runlog import RunDirectory
 
 DEFAULT_CONFIG = "quick"
+DEVICE = (
+    "Device whose hours --plan estimates: cpu-2core, l4-24gb, a100-40gb, a100-80gb, h100-80gb or h200-141gb; default "
+    "cpu-2core below half a billion parameters, else a100-40gb."
+)
 _current: dict[str, Any] = {}  # the run directory and words of the running audit, for the message on Ctrl-C
 
 
@@ -31,13 +35,7 @@ def audit(
     out: Annotated[Path | None, typer.Option(help="Run directory; default runs/<name>-<hash>-<n>.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would run, without weights, and stop.")] = False,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            help="Device whose hours --plan estimates: cpu-2core, l4-24gb, a100-40gb, a100-80gb, h100-80gb or "
-            "h200-141gb; default cpu-2core below half a billion parameters, else a100-40gb."
-        ),
-    ] = None,
+    device: Annotated[str | None, typer.Option(help=DEVICE)] = None,
     profile: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write a jax.profiler trace of a few warm policy steps there.")
     ] = None,
@@ -49,11 +47,7 @@ def audit(
     config = load_config(source, overrides)
     if plan and resume:
         raise UserError("expected --plan without --resume, found both; a plan runs nothing: leave one of them out")
-    if device is not None and not plan:
-        raise UserError(
-            f"expected --device with --plan, found --device {device} alone; it only sets whose hours a plan estimates, "
-            "a run takes the devices that JAX finds: add --plan, or leave it out"
-        )
+    refuse_device(device, plan)
     if profile is not None:
         _check_profile(profile, plan, out)
     if plan:
@@ -64,6 +58,15 @@ def audit(
     run_dir = _open_run(config, out, resume)
     _current.update(run_dir=run_dir.path, words=[*(words or []), *(["--profile", str(profile)] if profile else [])])
     _run(config, run_dir, resume, source, overrides, profile)
+
+
+def refuse_device(device: str | None, plan: bool) -> None:
+    """Raises UserError for a device without a plan, which would change nothing."""
+    if device is not None and not plan:
+        raise UserError(
+            f"expected --device with --plan, found --device {device} alone; it only sets whose hours a plan estimates, "
+            "a run takes the devices that JAX finds: add --plan, or leave it out"
+        )
 
 
 def split_words(words: list[str]) -> tuple[str, list[str]]:

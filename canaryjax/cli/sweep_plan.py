@@ -10,8 +10,13 @@ from canaryjax.sweep.cells import Cell
 UNITS = {"policies": "{:,}", "flops_total": "{:.3g}", "hours": "{:.3g}"}
 
 
-def print_sweep_plan(name: str, cells: Sequence[Cell]) -> None:
+def print_sweep_plan(name: str, cells: Sequence[Cell], device: str | None) -> None:
     """Prints policies, FLOPs and hours of every cell and of all together; needs no weights and no directory.
+
+    Args:
+      name: The sweep's.
+      cells: All of its cells.
+      device: Whose hours, None for the one that suits each cell's model.
 
     Raises:
       UserError: What would keep a cell from starting anywhere; a dose that plants nothing.
@@ -23,7 +28,7 @@ def print_sweep_plan(name: str, cells: Sequence[Cell]) -> None:
     plans, obstacles = [], []
     for cell in cells:
         try:
-            plan, odd = _plan(cell)
+            plan, odd = _plan(cell, device)
         except UserError as error:
             raise UserError(f"cell {cell.name}: {error}") from error
         plans.append(plan)
@@ -53,7 +58,7 @@ def total(plans: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {key: sum(plan[key] for plan in plans) for key in UNITS} | {"fits": all(plan["fits"] for plan in plans)}
 
 
-def _plan(cell: Cell) -> tuple[dict[str, Any], list[str]]:
+def _plan(cell: Cell, device: str | None) -> tuple[dict[str, Any], list[str]]:
     """A cell's plan, and what is missing here or keeps it from starting on this machine."""
     from canaryjax.audit.plan import plan_study
     from canaryjax.sweep.check import check_dose
@@ -61,6 +66,6 @@ def _plan(cell: Cell) -> tuple[dict[str, Any], list[str]]:
     config, loaded = cell.config, study_examples(cell.config)
     if loaded is not None:
         check_dose(config, loaded[1])
-    plan = plan_study(config, model_shape(config), study_material(config, loaded))
+    plan = plan_study(config, model_shape(config), study_material(config, loaded), device)
     odd = [f"On this machine it would not start: {text}" for text in machine_obstacles(config, loaded)]
     return plan, [f"Not here: {text}" for text in missing(config)] + odd

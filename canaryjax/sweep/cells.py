@@ -2,9 +2,12 @@
 
 import itertools
 import json
+import os.path
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -90,6 +93,16 @@ def word(key: str, value: Any) -> str:
     ('canary.rate=0.1', 'canary.contrast=null', 'policy.lora.targets=[q, v]')
     """
     return f"{key}={_text(value)}"
+
+
+def command_of(cell: Cell) -> str:
+    """What runs the cell alone."""
+    return shlex.join(["bin/audit", shown(cell.base), *cell.overrides])
+
+
+def shown(base: str) -> str:
+    """The name of a config, never its folder: a report is for others to read."""
+    return Path(base).name if os.path.isfile(base) else base
 
 
 def _text(value: Any) -> str:
