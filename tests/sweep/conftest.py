@@ -1,6 +1,11 @@
-"""A small study's documents, a tiny random model to run it on, and made-up reports of a sweep's cells."""
+"""A small study's documents and model, made-up reports of a sweep's cells, and a real local Ray that a test can end."""
 
 import dataclasses
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import pytest
@@ -15,6 +20,18 @@ from canaryjax.sweep.cells import make_cells
 from canaryjax.sweep.file import read_sweep
 from canaryjax.sweep.summary import summarise
 from canaryjax.weights.export import save_model
+
+ROOT = Path(__file__).resolve().parents[2]
+# Not in the test's own process: Ray forks where it starts, which JAX's threads do not survive.
+HOLD = """
+import sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
 
 
 @pytest.fixture(scope="session")
@@ -92,3 +109,41 @@ def summary(tmp_path):
         return summarise(file, [_row(cell, made) for cell, made in zip(cells, reports, strict=True)])
 
     return make
+
+
+class LocalRay:
+    """One node of two CPUs. Attributes: `address`."""
+
+    def __init__(self, log):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", HOLD],
+            env=os.environ | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        self.address = self._process.stdout.readline().strip()
+
+    def shut_down(self):
+        """Ends all of its processes, and waits for that."""
+        if self._process.poll() is None:
+            self._process.communicate()
+
+
+@pytest.fixture(scope="session")
+def ray():
+    """The module, which continuous integration must have."""
+    if not os.environ.get("CI"):
+        pytest.importorskip("ray", reason="needs the extra ray: pip install -e '.[ray]'")
+    return importlib.import_module("ray")
+
+
+@pytest.fixture
+def local_ray(ray, tmp_path):
+    """A cluster for one test."""
+    with (tmp_path / "ray.log").open("w") as log:
+        cluster = LocalRay(log)
+        assert cluster.address, (tmp_path / "ray.log").read_text()
+        yield cluster
+        cluster.shut_down()

@@ -7,13 +7,15 @@ import pytest
 
 from canaryjax.cli import sweep as command
 from canaryjax.config import config_hash
+from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS
 from canaryjax.errors import UserError
 from canaryjax.report.sweep_page import SCHEMA, render_sweep
 from canaryjax.runlog import Silence
-from canaryjax.sweep import run, single
+from canaryjax.sweep import execute, single
 from canaryjax.sweep.cells import make_cells
+from canaryjax.sweep.execute import in_process
 from canaryjax.sweep.file import read_sweep
-from canaryjax.sweep.run import cell_runner, open_sweep, run_sweep
+from canaryjax.sweep.run import open_sweep, run_sweep
 
 TEXT = "base: quick\ndescription: a <b> & c\ngrid: {canary.delta: [0.0, 0.5, 1.0]}"
 
@@ -46,7 +48,7 @@ def _run(file, out, resume=False):
     cells = make_cells(file)
     root = open_sweep(file, cells, out, resume)
     try:
-        return run_sweep(file, cells, root, Silence(), cell_runner(root, Silence()))
+        return run_sweep(file, cells, root, Silence(), in_process(root.path, Silence()))
     finally:
         root.close()
 
@@ -165,6 +167,39 @@ def test_a_plan_sums_the_cells_and_runs_none(trained, tmp_path, monkeypatch, cap
         command.sweep("tiny", [], out=tmp_path / "out", resume=True, plan=True)
 
 
+def test_a_plan_is_for_the_device_that_is_named(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("canaryjax.cli.sweep_plan.machine_obstacles", lambda config, loaded: [])
+    hours = {}
+    for device in (None, "h200-141gb"):
+        command.sweep("tiny", [], plan=True, device=device)
+        printed = capsys.readouterr().out
+        assert f"Device: {device or 'cpu-2core'}." in printed
+        (line,) = [line for line in printed.splitlines() if "all 2 cells" in line]
+        hours[device] = float(line.split("│")[4])
+    assert hours["h200-141gb"] < hours[None]
+    with pytest.raises(UserError, match="expected --device with --plan, found --device l4-24gb alone"):
+        command.sweep("tiny", [], out=tmp_path / "out", device="l4-24gb")
+    with pytest.raises(UserError, match="l5-24gb"):
+        command.sweep("tiny", [], plan=True, device="l5-24gb")
+    for flag in ({"workers": 2}, {"ray": "local"}):
+        with pytest.raises(UserError, match=f"expected --plan without --{next(iter(flag))}, found both"):
+            command.sweep("tiny", [], plan=True, **flag)
+
+
+@pytest.mark.parametrize("plan", [True, False])
+def test_the_papers_smallest_dose_is_refused_at_the_size_of_figure3(trained, tmp_path, monkeypatch, plan):
+    # 250 documents: 100 for the reward model. 0.001 of them is 0.1 traces, so the cell would be a second null.
+    monkeypatch.setattr("canaryjax.cli.sweep_plan.machine_obstacles", lambda config, loaded: [])
+    text = (SHIPPED_CONFIGS / SWEEPS / "figure3.yaml").read_text().replace("0, 0.01,", "0, 0.001,")
+    (tmp_path / "doses.yaml").write_text(text)
+    with pytest.raises(
+        UserError, match=r"^cell rate-0\.001: expected canary\.rate of 0, or of at least 0\.005 to plant"
+    ):
+        command.sweep(str(tmp_path / "doses.yaml"), [], out=tmp_path / "out", plan=plan)
+    assert trained[0] == []
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("content", ["[]", '{"schema": "other"}'])
 def test_a_page_needs_a_sweep(tmp_path, content):
     (tmp_path / "sweep.json").write_text(content)
@@ -174,10 +209,10 @@ def test_a_page_needs_a_sweep(tmp_path, content):
 
 def test_programs_are_let_go_when_memory_maps_run_out(monkeypatch):
     calls = []
-    monkeypatch.setattr(run.jax, "clear_caches", lambda: calls.append("cleared"))
-    monkeypatch.setattr(run, "MOST_MAPS", 10**9)
-    run.spare_maps()
+    monkeypatch.setattr(execute.jax, "clear_caches", lambda: calls.append("cleared"))
+    monkeypatch.setattr(execute, "MOST_MAPS", 10**9)
+    execute.spare_maps()
     assert calls == []
-    monkeypatch.setattr(run, "MOST_MAPS", 1)
-    run.spare_maps()
+    monkeypatch.setattr(execute, "MOST_MAPS", 1)
+    execute.spare_maps()
     assert calls == ["cleared"]

@@ -1,20 +1,30 @@
-"""A real sweep at the smallest size: two cells that share base and warm start, and the page over them."""
+"""A real sweep at the smallest size: two cells that share base and warm start, the page over them, and executors."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from canaryjax.audit.study import run_study
+from canaryjax.cli.sweep import WORKER
 from canaryjax.config import config_hash
 from canaryjax.report.sweep_page import sweep_rows
 from canaryjax.runlog import RunDirectory, Silence
 from canaryjax.sweep.cells import make_cells
 from canaryjax.sweep.check import check_cells
+from canaryjax.sweep.execute import in_process
 from canaryjax.sweep.file import read_sweep
-from canaryjax.sweep.run import cell_runner, open_sweep, run_sweep
+from canaryjax.sweep.processes import in_processes
+from canaryjax.sweep.run import open_sweep, run_sweep
+from canaryjax.sweep.share import share_machine
 
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
+
 SMALL = (
     *("policy.num_generations=2", "policy.generation_batch_size=8", "policy.train_batch_size=8"),
     *("model.warm_start.documents=8", "model.warm_start.batch_size=8", "study.policies_per_chunk=1"),
@@ -25,20 +35,25 @@ SMALL = (
 class Heard(Silence):
     """Keeps what was said."""
 
-    def __init__(self):
-        self.said = []
+    def __init__(self, listen=lambda text: None):
+        self.said, self._listen = [], listen
 
     def note(self, text):
         self.said.append(text)
+        self._listen(text)
 
 
 @pytest.fixture(scope="module")
-def swept(tiny_model_folder, tmp_path_factory):
-    file = read_sweep("tiny", [f"model.path={tiny_model_folder}", *SMALL])
+def file(tiny_model_folder):
+    return read_sweep("tiny", [f"model.path={tiny_model_folder}", *SMALL])
+
+
+@pytest.fixture(scope="module")
+def swept(file, tmp_path_factory):
     cells, progress = make_cells(file), Heard()
     root = open_sweep(file, cells, tmp_path_factory.mktemp("sweep") / "out", False)
     check_cells(cells, progress.note)
-    outcomes = run_sweep(file, cells, root, progress, cell_runner(root, progress))
+    outcomes = run_sweep(file, cells, root, progress, in_process(root.path, progress))
     root.close()
     assert [(outcome.status, outcome.error) for outcome in outcomes] == [("done", None)] * 2
     return root.path, cells, progress.said
@@ -113,3 +128,48 @@ def test_summary_and_page_hold_what_the_reports_say(swept):
         assert level["arms"]["violating"]["trials"] == cell["found"]["arms"]["violating"]["trials"]
     assert "trial k has the same documents" in page  # the seed is shared
     assert not re.search(r'(src|href)="(?!data:|cells/)', page)  # opens offline
+
+
+def _same(one, other, cells):
+    """Every number of the policies, to the last bit."""
+    for cell in cells:
+        first, second = (path / "cells" / cell.name for path in (one, other))
+        arms = [json.loads((folder / "report.json").read_text())["arms"] for folder in (first, second)]
+        assert arms[0] == arms[1]
+        for name in ("scores.jsonl", "pairs.parquet", "warm_start/adapter_model.safetensors"):
+            assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def test_two_worker_processes_find_the_same_numbers(file, swept, tmp_path):
+    path, cells, _ = swept
+    progress = Heard()
+    root = open_sweep(file, cells, tmp_path / "out", False)
+    execute = in_processes(root.path, progress, share_machine(2, cells), WORKER)
+    outcomes = run_sweep(file, cells, root, progress, execute)
+    root.close()
+    assert [(outcome.status, outcome.error) for outcome in outcomes] == [("done", None)] * 2
+    _same(path, root.path, cells)
+    # Each process trained its own warm start, and they are equal.
+    assert {f"{cell.name}: warm start" for cell in cells} <= set(progress.said)
+
+
+def test_a_ray_cluster_that_dies_leaves_a_sweep_that_another_ends_with_the_same_numbers(
+    local_ray, file, swept, tiny_model_folder, tmp_path
+):
+    path, cells, _ = swept
+    words = [sys.executable, "-m", "canaryjax.sweep", "tiny", f"model.path={tiny_model_folder}", *SMALL]
+    words += ["--out", str(tmp_path / "out"), "--workers", "2"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([*words, "--ray", local_ray.address], env=environment, stderr=subprocess.PIPE, text=True)
+    said = []
+    for line in process.stderr:
+        said.append(line.strip())
+        if said[-1].endswith(": policies"):  # they are being trained
+            local_ray.shut_down()
+    assert process.wait() == 2
+    assert "to last until every cell has ended, found that" in said[-1]
+    assert json.loads((tmp_path / "out/sweep.json").read_text())["counts"] == {"done": 0, "failed": 0, "not run": 2}
+    again = subprocess.run([*words, "--ray", "local", "--resume"], env=environment, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert "2 of 2 cells are done." in again.stdout
+    _same(path, tmp_path / "out", cells)
