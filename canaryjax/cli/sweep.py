@@ -1,6 +1,7 @@
 """`canaryjax sweep`: many audits from one file, and one page over them."""
 
 import contextlib
+import itertools
 import os.path
 import shlex
 import sys
@@ -160,7 +161,7 @@ def _command() -> list[str]:
 
 
 def _tell(folder: Path, cells: list["Cell"]) -> None:
-    """Prints the table of the page."""
+    """Prints the table of the page, less what a terminal of 80 columns has no room for."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -171,11 +172,13 @@ def _tell(folder: Path, cells: list["Cell"]) -> None:
 
     found = read_json(folder / "sweep.json")
     table = Table(title=Text(found["name"]), title_justify="left", pad_edge=False, box=None)
-    for name in HEAD:
-        table.add_column(name)
+    shown = [name not in ("reward-model bias", "exact match") for name in HEAD]
+    for name in itertools.compress(HEAD, shown):
+        table.add_column(name, overflow="fold")  # cut short, cells of long names could not be told apart
     for row in sweep_rows(found):
         # Text, not markup: a name or an error such as "[red]" must not colour anything.
-        table.add_row(Text(row.name), *(Text("\n".join(lines)) for lines in row.cells))
+        texts = (Text(row.name), *(Text("\n".join(lines)) for lines in row.cells))
+        table.add_row(*itertools.compress(texts, shown))
     console = Console()
     console.print(table)
     console.print(counts_words(found), highlight=False)

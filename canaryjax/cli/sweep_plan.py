@@ -34,7 +34,7 @@ def print_sweep_plan(name: str, cells: Sequence[Cell], device: str | None) -> No
         plans.append(plan)
         obstacles += [text for text in odd if text not in obstacles]
     table = Table(title=Text(f"Plan of {name}"), title_justify="left", pad_edge=False)
-    table.add_column("cell")
+    table.add_column("cell", overflow="fold")  # cut short, cells of long names could not be told apart
     for column in (*UNITS, "fits"):
         table.add_column(column.replace("_", " "), justify="right")
     rows = [(cell.name, plan) for cell, plan in zip(cells, plans, strict=True)]
