@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from canaryjax.audit.chunk_size import SHARERS, free_memory
 from canaryjax.errors import UserError
 from canaryjax.runlog import Silence
 from canaryjax.sweep import processes
@@ -240,6 +241,13 @@ def test_each_worker_has_a_gpu_of_its_own_or_is_refused():
         share_devices(1, "tpu", "v5e", 1, {})
     with pytest.raises(UserError, match=r"found gpu \(rocm 6"):
         share_devices(1, "gpu", "rocm 6", 1, {})
+
+
+def test_workers_plan_with_their_share_of_the_memory(monkeypatch):
+    monkeypatch.setenv(SHARERS, "1")
+    alone = free_memory()
+    monkeypatch.setenv(SHARERS, "8")
+    assert free_memory() < alone / 4  # an eighth, of what may be a little more by now
 
 
 def test_without_ray_the_command_names_the_extra(monkeypatch):
