@@ -36,7 +36,7 @@ def test_every_shipped_config_can_be_planned(name):
 @pytest.mark.parametrize(("name", "cells", "policies"), [("paper_tables", 6, 520), ("paper_figure3", 8, 800)])
 def test_the_papers_sweeps_can_be_planned(name, cells, policies, capsys):
     made = make_cells(read_sweep(name, []))
-    print_sweep_plan(name, made)
+    print_sweep_plan(name, made, None)
     assert len(made) == cells
     assert f"all {cells} cells" in (last := capsys.readouterr().out.split("│all")[1].join(["│all", ""]))
     assert last.split("│")[2].strip() == str(policies)
