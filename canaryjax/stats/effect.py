@@ -25,7 +25,7 @@ class StandardisedEffect(Result):
 
     Attributes:
         value: difference of means in pooled standard deviations, positive when the second sample is larger; or None.
-        interval: by the noncentral t law, for normal scores of equal variance.
+        interval: of the true difference, by the noncentral t law, for normal scores of equal variance.
         n0, n1: sample sizes.
         reason: why the value is None.
     """
@@ -64,17 +64,23 @@ def hedges_g(negatives: Any, positives: Any, level: float = 0.95) -> Standardise
     freedom = sum(sizes) - 2
     if reason is None and freedom < 2:  # with one degree of freedom the estimate has no finite mean
         reason = f"needs at least 4 scores together, found {sum(sizes)}"
-    if reason is None:
-        squares = sum(variance(arm) * (arm.size - 1) for arm in (low, high) if arm.size > 1)
-        spread = math.sqrt(squares / freedom)
-        if spread == 0:
-            reason = "no score differs from the others of its arm"
-    if reason is not None:
+    found = standardised_difference(low, high) if reason is None else None
+    if found is None:
+        reason = reason or "no score differs from the others of its arm"
         return StandardisedEffect(None, no_interval(level, "noncentral-t", reason), *sizes, reason)
+    return StandardisedEffect(found[1], _noncentral_interval(*found, sizes, level), *sizes)
+
+
+def standardised_difference(low: Floats, high: Floats) -> tuple[float, float] | None:
+    """Cohen's d and Hedges' g of mean(high) − mean(low), four values together; None where neither sample varies."""
+    freedom = low.size + high.size - 2
+    squares = sum(variance(arm) * (arm.size - 1) for arm in (low, high) if arm.size > 1)
+    spread = math.sqrt(squares / freedom)
+    if spread == 0:
+        return None
     d = float(high.mean() - low.mean()) / spread
     # J(m) = Γ(m/2) / (√(m/2) Γ((m − 1)/2)), Hedges' equation 6e.
-    value = d * math.exp(gammaln(freedom / 2) - gammaln((freedom - 1) / 2)) / math.sqrt(freedom / 2)
-    return StandardisedEffect(value, _noncentral_interval(d, value, sizes, level), *sizes)
+    return d, d * math.exp(gammaln(freedom / 2) - gammaln((freedom - 1) / 2)) / math.sqrt(freedom / 2)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from scipy import stats as sps
 
 from canaryjax.errors import UserError
 from canaryjax.stats.result import Interval, PValue, no_interval
-from canaryjax.stats.sample import as_level, as_measures, as_number, variance
+from canaryjax.stats.sample import as_level, as_measures, as_number, variance, welch_error
 
 # A standard error below this share of the margin is rounding: differences of equal numbers that were taken apart.
 ROUNDING = 1e-9
@@ -104,13 +104,10 @@ def welch_equivalence(a: Any, b: Any, margin: Any, level: float = 0.95) -> Equiv
     if min(sizes) < 2 or difference is None:
         reason = f"needs at least 2 units in each sample, found {sizes[0]} and {sizes[1]}"
         return _untested(difference, width, level, "welch", sizes, "independent", reason)
-    parts = (variance(first) / sizes[0], variance(second) / sizes[1])
-    error = math.sqrt(sum(parts))
+    error, df = welch_error(first, second)
     if error <= ROUNDING * width:
         reason = "both samples are constant: without spread there is no test"
         return _untested(difference, width, level, "welch", sizes, "independent", reason)
-    share = parts[0] / sum(parts)
-    df = 1 / (share**2 / (sizes[0] - 1) + (1 - share) ** 2 / (sizes[1] - 1))
     return _tested(difference, error, df, width, level, "welch", sizes, "independent")
 
 

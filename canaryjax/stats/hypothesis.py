@@ -12,8 +12,18 @@ import numpy as np
 from scipy import stats as sps
 
 from canaryjax.stats.detection import auroc, empty_arm_reason
+from canaryjax.stats.effect import standardised_difference
 from canaryjax.stats.result import Interval, PValue, no_interval
-from canaryjax.stats.sample import Floats, as_count, as_fraction, as_level, as_measures, as_scores, generator, variance
+from canaryjax.stats.sample import (
+    Floats,
+    as_count,
+    as_fraction,
+    as_level,
+    as_measures,
+    as_scores,
+    generator,
+    welch_error,
+)
 
 RESAMPLES = 10_000
 EXACT_SPLITS = 20_000  # enumerate all splits up to here: 8 against 8 has 12,870
@@ -187,7 +197,7 @@ class WelchTest(PValue):
         df: Welch-Satterthwaite degrees of freedom.
         p_value: two-sided.
         difference: mean(first) − mean(second), in score units.
-        effect: Hedges' g, the difference in pooled standard deviations with the small-sample correction.
+        effect: Hedges' g of the difference, as `hedges_g` has it.
         interval: of the difference.
         reason: why the test is None.
     """
@@ -229,24 +239,15 @@ def welch(a: Any, b: Any, level: float = 0.95) -> WelchTest:
     if min(sizes) < 2 or difference is None:
         reason = f"needs at least 2 values per sample, found {sizes[0]} and {sizes[1]}"
     else:
-        parts = variance(first) / sizes[0], variance(second) / sizes[1]
-        if sum(parts) == 0:
+        error, df = welch_error(first, second)
+        if error == 0:
             reason = "both samples are constant, or as good as constant in float64: the standard error is 0"
     if reason is not None or difference is None:
         interval = no_interval(level, "welch", str(reason), difference)
         return WelchTest(None, None, None, difference, None, interval, reason)
-    error = math.sqrt(sum(parts))
-    share = parts[0] / sum(parts)  # of the first sample in the squared error: a square of that may underflow
-    df = 1 / (share**2 / (sizes[0] - 1) + (1 - share) ** 2 / (sizes[1] - 1))
     statistic = difference / error
     reach = float(sps.t.ppf(0.5 + level / 2, df)) * error
     interval = Interval(difference - reach, difference + reach, level, "welch", difference)
-    effect = _hedges_g(first, second, difference)
-    return WelchTest(statistic, df, float(2 * sps.t.sf(abs(statistic), df)), difference, effect, interval)
-
-
-def _hedges_g(first: Floats, second: Floats, difference: float) -> float:
-    df = first.size + second.size - 2
-    pooled = ((first.size - 1) * variance(first) + (second.size - 1) * variance(second)) / df
-    # The usual approximation to the exact gamma-function correction, good to 1e-3 from df = 2 on.
-    return difference / math.sqrt(pooled) * (1 - 3 / (4 * df - 1))
+    effect = standardised_difference(second, first)
+    p_value = float(2 * sps.t.sf(abs(statistic), df))
+    return WelchTest(statistic, df, p_value, difference, effect[1] if effect else None, interval)

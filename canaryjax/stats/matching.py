@@ -20,7 +20,8 @@ class CaliperMatch(Result):
 
     Attributes:
         pairs: positions (in a, in b), in the order of a.
-        width: the largest difference within a pair, in the covariate's unit; None without a spread to measure by.
+        width: the largest difference within a pair, in the covariate's unit; None where there were too few to
+            match.
         pooled_sd: root of the mean of both variances.
         gap_before, gap_after: mean(b) − mean(a) of all and of the matched, in `pooled_sd` (the standardised
             difference); None where undefined.

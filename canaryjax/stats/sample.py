@@ -193,6 +193,18 @@ def variance(sample: Floats) -> float:
     return 0.0 if all_equal(sample) else float(sample.var(ddof=1))
 
 
+def welch_error(first: Floats, second: Floats) -> tuple[float, float]:
+    """Standard error of a difference of means, two values each or more, and Welch-Satterthwaite's degrees of freedom.
+
+    Where both samples are constant these are 0 and infinity.
+    """
+    parts = variance(first) / first.size, variance(second) / second.size
+    if sum(parts) == 0:
+        return 0.0, math.inf
+    share = parts[0] / sum(parts)  # of the first sample in the squared error: a square of that may underflow
+    return math.sqrt(sum(parts)), 1 / (share**2 / (first.size - 1) + (1 - share) ** 2 / (second.size - 1))
+
+
 def generator(seed: Any) -> np.random.Generator:
     """Return the random generator of a whole-number seed; a Generator is used as it is."""
     if isinstance(seed, np.random.Generator):

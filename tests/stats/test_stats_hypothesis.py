@@ -113,8 +113,9 @@ def test_welch_by_hand():
     result = stats.welch([1, 2, 3], [2, 4, 6])
     assert result.statistic == pytest.approx(-2 / (5 / 3) ** 0.5)
     assert result.df == pytest.approx(50 / 17)
-    # Hedges: −2/sqrt(2.5) × (1 − 3/15).
-    assert result.effect == pytest.approx(-2 / 2.5**0.5 * 0.8)
+    # Hedges: −2/sqrt(2.5) × J(4), which his approximation 1 − 3/15 = 0.8 would miss in the third digit.
+    assert result.effect == pytest.approx(-2 / 2.5**0.5 * 0.79788, abs=1e-5)
+    assert result.effect == stats.hedges_g([2, 4, 6], [1, 2, 3]).value
 
 
 def test_welch_edge_cases():
