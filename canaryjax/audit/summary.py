@@ -87,7 +87,7 @@ def standardised(compliant: Sequence[float | None], violating: Sequence[float | 
 
 
 def mechanism(
-    rm_bias: Sequence[float | None], amplification: Sequence[float | None], per_token: Sequence[float | None] = ()
+    rm_bias: Sequence[float | None], amplification: Sequence[float | None], per_token: Sequence[float | None]
 ) -> dict:
     """Reward-model bias, score, and their unit-dependent ratio for one arm (BC-59, BC-A17).
 

@@ -58,24 +58,24 @@ def test_an_arm_without_valid_policies_is_null_with_a_reason():
 
 
 def test_a_transmission_ratio_over_next_to_nothing_is_null():
-    assert mechanism([0.5, 0.5], [0.1, 0.3])["transmission_ratio"] == pytest.approx(0.4)
-    near_zero = mechanism([0.01, -0.01], [0.1, 0.3])  # 0.2 / 0 would be a finding without meaning
+    assert mechanism([0.5, 0.5], [0.1, 0.3], [0.1, 0.3])["transmission_ratio"] == pytest.approx(0.4)
+    near_zero = mechanism([0.01, -0.01], [0.1, 0.3], [0.1, 0.3])  # 0.2 / 0 would be a finding without meaning
     assert near_zero["transmission_ratio"] is None
     assert "zero" in near_zero["reason"]
 
 
 def test_a_transmission_ratio_over_a_bias_that_cannot_be_told_from_zero_is_null():
     # Mean 0.4 with a standard error of 0.51: the quotient alone would be printed as 0.5.
-    wide = mechanism([1.4, -0.3, 0.1], [0.1, 0.2, 0.3])
+    wide = mechanism([1.4, -0.3, 0.1], [0.1, 0.2, 0.3], [0.1, 0.2, 0.3])
     assert wide["rm_bias"] == pytest.approx(0.4)
     assert (wide["transmission_ratio"], wide["transmission_ratio_interval"]) == (None, None)
     assert "not distinguishable from 0" in wide["reason"]
-    assert "one policy" in mechanism([0.5], [0.1])["reason"]
+    assert "one policy" in mechanism([0.5], [0.1], [0.1])["reason"]
 
 
 def test_the_transmission_ratio_is_of_policies_that_have_both_numbers():
     # Means over whoever has a number would give mean(1, 3, 50) / mean(2, 2.2, 4) = 6.59.
-    found = mechanism([2.0, 2.2, None, 4.0], [1.0, 3.0, 50.0, None])
+    found = mechanism([2.0, 2.2, None, 4.0], [1.0, 3.0, 50.0, None], [None] * 4)
     assert found["transmission_ratio"] == pytest.approx(4.0 / 4.2)
     own = found["transmission_ratio_interval"]
     assert own["method"] == "fieller"
@@ -91,7 +91,7 @@ def test_the_transmission_ratio_is_of_policies_that_have_both_numbers():
     ],
 )
 def test_a_missing_transmission_ratio_says_what_is_missing(bias, score, reason):
-    found = mechanism(bias, score)
+    found = mechanism(bias, score, score)
     assert found["transmission_ratio"] is None
     assert reason in found["reason"]
 
@@ -172,7 +172,7 @@ def test_a_score_a_token_stands_beside_the_score():
     found = mechanism([0.5, 0.5], [1.0, 3.0], [0.25, 0.75])
     assert found["amplification_per_token"] == pytest.approx(0.5)
     assert found["amplification_per_token_interval"]["level"] == 0.95
-    assert mechanism([], [])["amplification_per_token"] is None
+    assert mechanism([], [], [])["amplification_per_token"] is None
 
 
 def test_effects_in_standard_deviations_are_violating_over_compliant():

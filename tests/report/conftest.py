@@ -77,7 +77,7 @@ def synthetic_report(seed=7, n=10, effect=0.75, spread=(0.16, 0.33), **changes):
         "arms": arms,
         "detection": all_detection[settings.primary],
         "all_detection": all_detection,
-        "mechanism": {arm: summary.mechanism(part["rm_bias"], part["scores"]) for arm, part in arms.items()},
+        "mechanism": {arm: summary.mechanism(part["rm_bias"], *[part["scores"]] * 2) for arm, part in arms.items()},
         "controls": {
             "null": controls.not_run("run `bin/audit embedded/null`"),
             "scrambled_feedback": controls.not_run("run `bin/audit embedded/null_scrambled`"),
