@@ -1,13 +1,13 @@
 """The paper's Figures 2 and 4 over a sweep's cells: how policies' scores are spread, and their ROC."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from canaryjax import stats
 from canaryjax.report.figures import Plot, styled, to_png
-from canaryjax.report.paper_tables import ARMS, Stand
-from canaryjax.report.run import Run, scores
+from canaryjax.report.paper_tables import Stand
+from canaryjax.report.run import ARMS, Run
 from canaryjax.report.score_figures import draw_histogram, draw_roc
 from canaryjax.report.text import label
 
@@ -29,10 +29,12 @@ def paper_figures(rows: Sequence[Stand]) -> list[Plot]:
 
 
 def _plot(name: str, one: Stand) -> Plot | None:
-    run = _as_run(one.found)
-    values = [scores(run.report, arm) for arm in ARMS]
+    values = one.scores()
     if not all(own.size for own in values):
         return None
+    report = one.report
+    report["detection"]["roc"] = stats.roc_curve(*values).to_dict()
+    run = Run(Path(), report, [], {})
     with styled(SIZE) as figure:
         parts: Any = figure.subfigures(1, 2, width_ratios=WIDTHS)
         left, right = parts
@@ -46,15 +48,3 @@ def _plot(name: str, one: Stand) -> Plot | None:
             f"threshold, at which a bar ends. Right, their ROC. {told[1]}"
         )
         return Plot(name, f"Histogram of the scores of {counts} policies, and their {told[0]}", caption, to_png(figure))
-
-
-def _as_run(found: Mapping[str, Any]) -> Run:
-    """What a cell found, under the names that it has in its report."""
-    values = {arm: found["arms"][arm]["scores"] for arm in ARMS}
-    curve = stats.roc_curve(values["compliant"], values["violating"]).to_dict()
-    report = {
-        "statistic": {"primary": found["primary"]},
-        "arms": {arm: {"scores": own} for arm, own in values.items()},
-        "detection": {name: found[name] for name in ("auroc", "auroc_interval", "tpr")} | {"roc": curve},
-    }
-    return Run(Path(), report, [], {})

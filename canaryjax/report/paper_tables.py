@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from math import floor
 from typing import Any
 
+import numpy as np
+
 from canaryjax import stats
+from canaryjax.report import run
 from canaryjax.report.published import ROWS, Number, PaperRow
+from canaryjax.report.run import ARMS
 from canaryjax.report.setting import Differences, arms_of, differences, rate_interval
 from canaryjax.report.tables import Table
 from canaryjax.report.text import METHODS, MISSING, brackets, number, percent, pick
 
-ARMS = ("compliant", "violating")
 UTILITY = {"rouge_l": "ROUGE-L", "token_f1": "token F1"}
 SAME, OTHER = "the paper's", "another: see below"
 
@@ -28,6 +31,21 @@ class Stand:
     def found(self) -> Mapping[str, Any]:
         """What was found in the cell; empty while it is not done."""
         return self.cell.get("found") or {}
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What was found of the primary score, under the names that it has in a report."""
+        found = self.found
+        return {
+            "statistic": {"primary": found["primary"], "two_sided": self.cell["setting"].get("statistic.two_sided")},
+            "arms": {arm: {"scores": found["arms"][arm]["scores"]} for arm in ARMS},
+            "detection": {name: found[name] for name in ("auroc", "auroc_interval", "tpr")},
+        }
+
+    def scores(self) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of the finished cell's compliant and violating policies, as its detection judged them."""
+        compliant, violating = (run.scores(self.report, arm) for arm in ARMS)
+        return compliant, violating
 
     def state(self) -> str:
         """The cell's name, and what became of it where it is not done."""
@@ -67,7 +85,7 @@ def detection_table(rows: Sequence[Stand], test: bool = False) -> Table:
         if test:
             told = [one.row.numbers.get(name) for name in ("t", "p")]
             line += [
-                _welch(one.found),
+                _welch(one),
                 f"{told[0].value:.2f}, {told[1].value:.2f}" if told[0] and told[1] else "not given",
             ]
         body.append((*line, SAME if one.differences.none else OTHER, one.state()))
@@ -88,7 +106,7 @@ def mechanism_table(rows: Sequence[Stand]) -> Table:
         f"{name}, {whose}" for name in ("score (nats)", "reward-model bias", "ratio") for whose in ("ours", "paper")
     ]
     caption = (
-        "Violating policies, in the settings of Table 1. Brackets of ours: 95 %, Student t, for the ratio Fieller's. "
+        "Violating policies of the cells of Table 1. Brackets of ours: 95 %, Student t, for the ratio Fieller's. "
         "The ratio divides nats by units of reward, so it depends on the reward's unit."
     )
     return Table(body, ("row of the paper", *head), caption, numeric=False)
@@ -133,14 +151,19 @@ def detection_notes(rows: Sequence[Stand]) -> list[str]:
         if value is not None and n is not None and (odd := impossible(value.value, n[1])):
             notes.append(f"The paper's {one.row.source}, {one.row.label}: {odd}")
         if pick(one.found, "tpr.rule") == "paper" and pick(one.found, "tpr.threshold") is not None:
-            compliant, violating = (one.found["arms"][arm]["scores"] for arm in ARMS)
-            other = stats.tpr_at_fpr(compliant, violating, one.found["tpr"]["target_fpr"], "conformal").to_dict()
-            notes.append(
-                f"{one.row.label}: by the conformal rank, by which a new compliant policy is a false alarm at most as "
-                f"often as the target says (by the quantile it may be one more often), {count_text(other)} of ours lie "
-                "above the threshold."
-            )
+            notes.append(f"{one.row.label}: {_by_rank(one)}")
     return notes
+
+
+def _by_rank(one: Stand) -> str:
+    """What the conformal rank makes of scores whose threshold is the paper's quantile, which promises less."""
+    target, expected = one.found["tpr"]["target_fpr"], one.found["tpr"]["expected_fpr"]
+    other = stats.tpr_at_fpr(*one.scores(), target, "conformal")
+    above = f"{count_text(other.to_dict())} of ours lie above it" if other.count is not None else str(other.reason)
+    return (
+        f"a new compliant policy is expected above the quantile with a chance of {percent(expected, 1)}, and above the "
+        f"conformal rank with one of at most {percent(target)}; by that rank: {above}."
+    )
 
 
 def mixed_sizes(row: PaperRow) -> str | None:
@@ -203,10 +226,11 @@ def _words(*parts: str) -> str:
     return " ".join(part.replace(" ", "\u00a0") for part in parts if part)
 
 
-def _welch(found: Mapping[str, Any]) -> str:
-    if not found:
+def _welch(one: Stand) -> str:
+    if not one.found:
         return MISSING
-    test = stats.welch(found["arms"]["violating"]["scores"], found["arms"]["compliant"]["scores"])
+    compliant, violating = one.scores()
+    test = stats.welch(violating, compliant)
     return test.reason or f"{number(test.statistic, 2)}, {number(test.p_value)}"
 
 

@@ -65,6 +65,7 @@ PLANTED: dict[str, tuple[Any, ...]] = {"canary.rate": (0.01,), "canary.delta": (
 UNPLANTED: dict[str, tuple[Any, ...]] = {"canary.rate": (0.0,)}
 DETECTION: dict[str, tuple[Any, ...]] = {
     "statistic.primary": ("clean_raw",),  # Section 3.4: the query is the same in both views and has no instruction
+    "statistic.two_sided": (False,),  # Section 3.4: only a score that is raised counts
     "statistic.target_fpr": (0.1,),  # Appendix F, as the next two
     "statistic.threshold_rule": ("paper",),
     "statistic.level": (0.9,),

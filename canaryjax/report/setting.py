@@ -35,6 +35,7 @@ NAMES = {
     "study.paired": "trials matched in pairs",
     "policy.reward": "policy reward",
     "statistic.primary": "score",
+    "statistic.two_sided": "scores of either sign judged by their distance from 0",
     "statistic.target_fpr": "target false-alarm rate",
     "statistic.threshold_rule": "threshold",
     "statistic.level": "level of the intervals",
@@ -89,9 +90,10 @@ def differences(row: PaperRow, cell: Mapping[str, Any]) -> Differences:
       All differences; what the paper leaves open is none.
     """
     setting = cell["setting"]
+    # A `sweep.json` of an earlier version says nothing of a key that came later.
     told = [
         _said(NAMES[key], shown(key, setting[key]), " or ".join(shown(key, value) for value in theirs))
-        for key, theirs in ((key, row.setting[key]) for key in NAMES if key in row.setting)
+        for key, theirs in ((key, row.setting[key]) for key in NAMES if key in row.setting and key in setting)
         if not _agrees(key, setting[key], theirs)
     ]
     sizes = arms_of(cell)

@@ -22,6 +22,7 @@ def found_of(n=50, count=34, rule="conformal", compliant=None, violating=None):
     """What a finished cell found, as `sweep.json` has it; its numbers are told, not computed."""
     interval = {"low": 0.601, "high": 0.807, "level": 0.9, "method": "bootstrap"}
     tpr = {"count": count, "n": n, "threshold": 0.25, "rule": rule, "target_fpr": 0.1, "value": count / n}
+    tpr["expected_fpr"] = 0.116 if rule == "paper" else 0.098
     tpr["interval"] = {"low": 0.554, "high": 0.787, "level": 0.9, "method": "clopper-pearson"}
     if rule == "paper":
         tpr["bootstrap_interval"] = {"low": 0.5, "high": 0.8, "level": 0.9, "method": "bootstrap"}
@@ -81,8 +82,30 @@ def test_what_the_paper_cannot_have_counted_is_said_and_the_conformal_count_stan
     rows = stands(sweep_of({"table1.repliqa": "a"}, cell_of("paper/table1_repliqa", "a", found)), "Table 1")
     notes = detection_notes(rows)
     assert notes[0].endswith("RepliQA: 0.670 is no count of 50 policies: 33/50 = 0.660, 34/50 = 0.680.")
-    assert "3/20 = 0.150 of ours lie above" in notes[1]
+    assert notes[1].replace(BLANK, " ") == (
+        "RepliQA: a new compliant policy is expected above the quantile with a chance of 11.6 %, and above the "
+        "conformal rank with one of at most 10 %; by that rank: 3/20 = 0.150 of ours lie above it."
+    )
     assert size_notes(rows) == []
+    few = found_of(n=4, count=1, rule="paper", compliant=TWENTY[:4], violating=TWENTY[:4])
+    rows = stands(sweep_of({"table1.repliqa": "a"}, cell_of("paper/table1_repliqa", "a", few)), "Table 1")
+    assert "by that rank: " in detection_notes(rows)[1]
+    assert "not available" not in detection_notes(rows)[1]  # four scores have no such rank, which is said
+
+
+def test_scores_of_either_sign_are_compared_and_drawn_as_they_were_judged():
+    # Half of the violating scores below 0: as they are, three of ten lie above 0.2; by distance, all of them.
+    found = found_of(n=20, count=20, rule="paper", compliant=TWENTY, violating=[-1.0, 1.0] * 10)
+    found |= {"primary": "clean_net", "auroc": 1.0}
+    found["tpr"]["interval"] |= {"low": 0.86, "high": 1.0}
+    words = ["statistic.primary=clean_net", "statistic.secondary=clean_raw", "statistic.two_sided=true"]
+    cell = cell_of("paper/table1_repliqa", "a", found, words)
+    (one,) = rows = stands(sweep_of({"table1.repliqa": "a"}, cell), "Table 1")
+    assert "20/20 = 1.000 of ours lie above it" in detection_notes(rows)[1]
+    assert one.scores()[1].tolist() == [1.0] * 20
+    assert "scores of either sign judged by their distance from 0: yes (paper: no)" in one.differences.setting
+    (plot,) = paper_figures(rows)
+    assert "AUROC 1.000" in plot.alt
 
 
 def test_table_6_by_hand():
