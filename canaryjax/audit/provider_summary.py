@@ -87,9 +87,9 @@ def _survival(config: AuditConfig, left: Mapping[str, Mapping[str, Mapping[str, 
     last = [name for name in left if name not in NOT_DROPPED][-1]
     first, final = (_summed(list(left[name].values())) for name in ("collected", last))
     canary, level = config.canary, config.statistic.level
-    design: dict[str, str] = {"family": canary.family}
-    if not canary.textual:  # it has neither in a trace
-        design |= {"placement": canary.placement, "instruction": canary.instruction}
+    # A textual canary has no place in an answer and no instruction.
+    placement, instruction = (None, None) if canary.textual else (canary.placement, canary.instruction)
+    design = {"family": canary.family, "placement": placement, "instruction": instruction}
     return [
         design
         | {"kind": kind}

@@ -8,7 +8,7 @@ from canaryjax.report.panel_words import compared
 from canaryjax.report.tables import Table
 from canaryjax.report.text import MISSING, brackets, label, number, percent
 
-ARMS = ("violating", "compliant")  # the tested one first
+TESTED_FIRST = ("violating", "compliant")
 HEAD = ("cell", "violating policies", "their mean score [95 %]", "compliant policies", "their mean score [95 %]")
 HEAD_PER_TOKEN = ("tokens of the string", "violating, nats a token", "compliant, nats a token")
 SURVIVAL_HEAD = (
@@ -96,7 +96,7 @@ def _survival(row: Mapping[str, Any]) -> tuple[str, ...]:
     rates, kept = row["realised_rate"], row["survived"]
     return (
         row["cell"],
-        ", ".join(label(str(value)) for value in row["design"].values()),
+        ", ".join(label(str(value)) for value in row["design"].values() if value is not None),
         percent(row["configured_rate"], 1),
         *(_share(rates[name]) for name in ("overall", "rm", "rl")),
         *("step is off" if step is None else _share(step) for step in row["steps"].values()),
@@ -122,7 +122,7 @@ def _level(level: Mapping[str, Any], per_token: bool) -> tuple[str, ...]:
     if level["status"] != "done":
         return (level["label"], f"{level['cell']}: {level['status']}", *[""] * (len(HEAD) - 1 + 3 * per_token))
     cells = [level["label"], level["cell"]]
-    for arm in ARMS:
+    for arm in TESTED_FIRST:
         own = level["arms"][arm]
         cells += [str(own["n"]), _mean(own["mean"], own["interval"])]
     if per_token:
@@ -131,7 +131,7 @@ def _level(level: Mapping[str, Any], per_token: bool) -> tuple[str, ...]:
             _mean(level["arms"][arm]["mean_per_token"], level["arms"][arm]["interval_per_token"])
             if level["arms"][arm]["scores_per_token"] is not None
             else f"{MISSING}: {level['arms'][arm]['per_token_reason']}"
-            for arm in ARMS
+            for arm in TESTED_FIRST
         ]
     return tuple(cells)
 
@@ -173,14 +173,16 @@ def _missing(panel: Mapping[str, Any]) -> list[str]:
 def _sizes(panel: Mapping[str, Any]) -> list[str]:
     """The flag on a comparison of unlike sizes (BC-A1)."""
     done = [level for level in panel["levels"] if level["status"] == "done"]
-    counts = {arm: [f"{level['label']} {level['arms'][arm]['n']}" for level in done] for arm in ARMS}
-    return [f"Unlike sizes: {', '.join(counts[arm])} {arm} policies." for arm in ARMS if panel["unlike_sizes"][arm]]
+    counts = {arm: [f"{level['label']} {level['arms'][arm]['n']}" for level in done] for arm in TESTED_FIRST}
+    return [
+        f"Unlike sizes: {', '.join(counts[arm])} {arm} policies." for arm in TESTED_FIRST if panel["unlike_sizes"][arm]
+    ]
 
 
 def _besides(panel: Mapping[str, Any]) -> list[str]:
     shared = [own for own in panel["also_differs"] if own["shared"]]
     own_keys = len(panel["also_differs"]) - len(shared)
-    told = [f"{own['key']} ({', '.join(number(v) if v is None else str(v) for v in own['values'])})" for own in shared]
+    told = [f"{own['key']} ({', '.join('none' if v is None else str(v) for v in own['values'])})" for own in shared]
     more = [f"{len(told) - MOST_KEYS} more"] if len(told) > MOST_KEYS else []
     alone = [f"{own_keys} that only some of them have"] if own_keys else []
     listed = "; ".join([*told[:MOST_KEYS], *more, *alone])

@@ -25,13 +25,16 @@ def planted(report: Mapping[str, Any]) -> str:
         "their documents. The textual canary is a string of ten random tokens, another for each policy. No query asks "
         "for it, no answer was made to hold it and feedback does not favour it. "
     )
-    rate = pick(report, "config.canary.rate")
-    if rate == 0:
+    rate, copied = pick(report, "config.canary.rate"), pick(report, "exploration.triggered.count", 0)
+    if pick(report, "controls.null.kind") is not None:
         return text + "Here no training document holds it, so the arms are expected to agree."
-    return text + (
-        f"{percent(rate)} of the training traces hold it in their document, so only training that sees the document "
-        "meets it."
+    held = (
+        f"{text}{percent(rate)} of the training traces hold it in their document, so only training that sees the "
+        "document "
     )
+    if copied:
+        return f"{held}meets it there; {number(copied)} logged answers copied it, and both arms train on those."
+    return f"{held}meets it."
 
 
 def scored(report: Mapping[str, Any]) -> str:
@@ -58,8 +61,8 @@ def copying(report: Mapping[str, Any]) -> str | None:
         return None
     return (
         "By the base model's own scores alone, which training has not touched, the arms have an AUROC of "
-        f"{number(found['auroc'], 2)}, {interval(found.get('auroc_interval'))}: that much of a raw score is the draw "
-        "of the strings."
+        f"{number(found['auroc'], 2)}, {interval(found.get('auroc_interval'))}: so far the draw of the strings alone "
+        "tells raw scores apart."
     )
 
 
@@ -76,6 +79,6 @@ def memory_words(report: Mapping[str, Any]) -> tuple[list[tuple[str, str]], str]
         rows.append((f"mean, {arm} (nats)", f"{mean} over {count} {'policy' if count == 1 else 'policies'}"))
     caption = (
         "How much more probable than for the base model the string is at its own place in held-out documents, after "
-        "what stands before it: recall, with no copy of the string to read. It does not bear the verdict."
+        "what stands before it: recall, with no copy of the string to read. The verdict does not rest on it."
     )
     return rows, caption

@@ -54,7 +54,7 @@ def is_null_run(report: Mapping[str, Any]) -> bool:
     rate, delta = pick(report, "config.canary.rate"), pick(report, "config.canary.delta")
     scrambled = bool(pick(report, "config.study.scramble_feedback", False))
     # Judged a null for what its provider left of the traces, which the config does not say.
-    emptied = "kind" in pick(report, "controls.null", {})
+    emptied = pick(report, "controls.null.kind") is not None
     return rate == 0 or (delta == 0 and not is_textual(report)) or scrambled or emptied
 
 

@@ -28,8 +28,10 @@ from canaryjax.data.buckets import pad_rows
 from canaryjax.data.prompts import render_prompt
 from canaryjax.inference.logprobs import score_shared
 from canaryjax.report import prose, render_report, tables, terminal_summary
+from canaryjax.report.panels import survival_table
 from canaryjax.report.provider import provider_facts
 from canaryjax.report.verdict import is_null_run, judge
+from canaryjax.sweep.survival import survival_rows
 
 SMALL = (
     *("data.documents=40", "data.rm_share=0.442", "data.eval_share=0.3", "study.seed=7"),
@@ -201,8 +203,11 @@ def test_the_values_of_a_report(report):
 def test_answers_are_not_expected_to_hold_the_string(config, report):
     assert not [text for text in report["warnings"] if "instruct" in text or "exploring" in text]
     copied = {k: {"count": c, "n": n} for k, c, n in (("triggered", 1, 36), ("contrast", 0, 0), ("clean", 0, 36))}
-    found = made_report(config, exploration=copied)["warnings"]
-    (warning,) = [text for text in found if "copied" in text]
+    found = made_report(config, exploration=copied)
+    (warning,) = [text for text in found["warnings"] if "copied" in text]
+    # 20 policies, one answer each: that documents alone hold the string would contradict the warning.
+    asked = " ".join(prose.asked(found))
+    assert "meets it there; 20 logged answers copied it, and both arms train on those." in asked
     assert warning.startswith("the base copied the whole string into 20 of 720 logged answers to documents that hold")
 
 
@@ -287,5 +292,7 @@ def test_what_a_provider_left_is_said_of_a_design_without_instruction(config):
     report = made_report(config.model_copy(update={"provider": provider}), provider=kept)
     survived = report["provider"]["survival"][0]
     assert (survived["family"], survived["count"], survived["n"]) == ("textual", 20 * 12, 20 * 18)
-    assert "instruction" not in survived
+    assert (survived["placement"], survived["instruction"]) == (None, None)
+    (row,) = survival_rows([{"name": "baseline", "report": report}])
+    assert survival_table({"survival": [row]}).rows[0][:2] == ("baseline", "textual")
     assert provider_facts(report).caption.startswith("Canary design: textual. ")
