@@ -6,7 +6,6 @@ from typing import Any
 from canaryjax.report.text import brackets, number, percent
 
 ALPHA = 0.05  # below it a difference is said to be there; the p-value stands beside it
-NOT_SHOWN = "was not shown (p is not below 0.05), which is no evidence that there is none"
 FEW = 5  # policies a cell below which the laws of large samples are rough
 
 
@@ -97,17 +96,22 @@ def _trend(levels: list[Mapping[str, Any]], test: Mapping[str, Any], per_token: 
         f"Jonckheere-Terpstra for a monotone trend ({sizes}): J = {number(result['statistic'], 1)}, "
         f"z = {number(result['z'], 2)}, {p_words(result['p_value'])} with the variance corrected for ties, "
         f"{p_words(permuted['p_value'])} by {number(permuted['resamples'])} permutations.",
-        f"{_slope(result['z'], result['p_value'])} In {percent(test['rising'])} of the pairs of policies from two "
-        "cells, the one with the greater value has the higher score (a tie counts half).",
+        f"{_slope(result['z'], result['p_value'], permuted['p_value'])} In {percent(test['rising'])} of the pairs of "
+        "policies from two cells, the one with the greater value has the higher score (a tie counts half).",
         _ranking(levels, per_token),
         *_rough(levels, "the p-value without permutations"),
     ]
 
 
-def _slope(z: float, p_value: float) -> str:
-    if p_value >= ALPHA:
-        return f"A trend {NOT_SHOWN}."
-    return f"Scores {'rise' if z > 0 else 'fall'} along the panel."
+def _slope(z: float, *p_values: float) -> str:
+    """Which way scores go, where all p-values say so."""
+    if max(p_values) < ALPHA:
+        return f"Scores {'rise' if z > 0 else 'fall'} along the panel."
+    return _not_shown("trend", "p" if min(p_values) >= ALPHA else "one of the two p-values")
+
+
+def _not_shown(what: str, which: str = "p") -> str:
+    return f"A {what} was not shown ({which} is not below {ALPHA}), which is no evidence that there is none."
 
 
 def _welch(levels: list[Mapping[str, Any]], test: Mapping[str, Any], per_token: bool) -> list[str]:
@@ -126,7 +130,7 @@ def _welch(levels: list[Mapping[str, Any]], test: Mapping[str, Any], per_token: 
 
 def _verdict(first: str, second: str, difference: float, p_value: float) -> list[str]:
     if p_value >= ALPHA:
-        return [f"A difference {NOT_SHOWN}."]
+        return [_not_shown("difference")]
     return [f"The higher mean is that of {first if difference > 0 else second}."]
 
 

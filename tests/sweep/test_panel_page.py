@@ -62,6 +62,11 @@ def test_a_trend_in_words_with_what_is_missing_and_unlike(summary, report):
     assert "none is taken for a threshold" in found[-1]
     rising = summary(OWN + RATES, [report([5.0, 6.0, 7.0]), report([1.0, 2.0]), report([3.0, 4.0])])
     assert sentences(rising)[1].startswith("Scores rise along the panel. In 100 % of the pairs")
+    # The law of large samples gives 0.046 for six policies, all permutations 0.067: no trend is claimed on one of them.
+    split = summary(OWN + RATES, [report([5.0, 6.0]), report([1.0, 3.0]), report([2.0, 4.0])])
+    result = split["panels"][0]["test"]
+    assert result["result"]["p_value"] < 0.05 < result["permuted"]["p_value"]
+    assert sentences(split)[1].startswith("A trend was not shown (one of the two p-values is not below 0.05), which")
     falling = summary(OWN + RATES, [report([1.0, 2.0]), report([5.0, 6.0, 7.0]), report([3.0, 4.0])])
     assert sentences(falling)[1].startswith("Scores fall along the panel. In 0 % of the pairs")
 
