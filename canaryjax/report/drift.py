@@ -41,8 +41,8 @@ def drift_words(found: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         f"Arms' distance in log KL: {number(before, 2)} pooled standard deviations before, {number(after, 2)} after",
         f"AUROC of the matched policies {number(found.get('auroc'), 2)}, {interval(found.get('auroc_interval'))}; of "
         f"all {number(pick(report, 'detection.auroc'), 2)}",
-        f"Mean difference within pairs {number(test.get('statistic'))} nats, sign-flip test p = "
-        f"{number(test.get('p_value'), 4)}",
+        f"Mean difference within pairs, violating minus compliant, {number(test.get('statistic'))} nats, sign-flip "
+        f"test p = {number(test.get('p_value'), 4)}",
         "Drift is itself an outcome of training: matching asks whether drift alone explains the difference",
     ]
     return ". ".join(parts)

@@ -10,10 +10,10 @@ from matplotlib.lines import Line2D
 
 from canaryjax.report.figures import Plot, styled, to_png
 from canaryjax.report.panels import panel_title
+from canaryjax.report.run import ARMS
 from canaryjax.report.style import COLOUR, GREY, INK, MARK, legend_below
 from canaryjax.report.text import label
 
-ARMS = ("compliant", "violating")
 SHIFT, REACH = 0.2, 0.13  # of an arm's dots from its cell's place, and how far they spread about that
 MOST = 8  # axes of one picture: more would be too small to read, or too many for a page
 WIDE, FEW = 5, 3  # cells up to which two panels share a row, and up to which one alone has a small picture

@@ -1,6 +1,5 @@
 """What the sweep's page is given on panels: texts, pictures, and the table on providers."""
 
-import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +9,9 @@ from canaryjax.report.panels import panel_texts, section_notes, survival_table
 
 def panel_section(sweep: Mapping[str, Any]) -> dict[str, Any]:
     """The values of `panels.html`, made of `sweep.json` alone."""
-    plots = [
-        {"data": base64.b64encode(plot.png).decode(), "alt": plot.alt, "caption": plot.caption}
-        for plot in draw_panels(sweep)
-    ]
     return {
         "texts": panel_texts(sweep),
         "notes": section_notes(sweep),
-        "plots": plots,
+        "plots": draw_panels(sweep),
         "survival": survival_table(sweep),
     }

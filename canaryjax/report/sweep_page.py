@@ -15,13 +15,13 @@ from canaryjax.report.figures import styled, to_png
 from canaryjax.report.page import KIND_NAMES
 from canaryjax.report.panel_section import panel_section
 from canaryjax.report.paper_page import UNSAID, paper_parts
+from canaryjax.report.run import ARMS
 from canaryjax.report.style import GREY, INK
 from canaryjax.report.sweep_utility import utility_section
 from canaryjax.report.text import METHODS, MISSING, brackets, label, number, percent, pick
 from canaryjax.runlog import read_json, replacing
 
 SCHEMA = "canaryjax.sweep/1"
-ARMS = ("compliant", "violating")
 HEAD = (
     *("cell", "status", "AUROC", "above threshold", "mean score (nats)", "reward-model bias", "exact match"),
     "warnings",

@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from canaryjax.report.run import ARMS
+from canaryjax.report.tables import Table
 from canaryjax.report.text import label, pick
 from canaryjax.report.utility import NOT_FOUND_SHARES, QUALITIES, equivalence_caption, equivalence_words
 
 
 @dataclass(frozen=True)
 class UtilitySection:
-    """What stands there: a table, empty where nothing was compared, and lines that say why cells are missing."""
+    """What stands there: a table, None where nothing was compared, and lines that say why cells are missing."""
 
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str
+    table: Table | None
     notes: Sequence[str]
 
 
@@ -42,4 +41,5 @@ def utility_section(sweep: Mapping[str, Any]) -> UtilitySection | None:
     margins = sorted({item["margin"] for item in compared})
     caption += equivalence_caption(margins[0] if len(margins) == 1 else None)
     shared = " One cell without canaries may stand in several rows, which are then not independent."
-    return UtilitySection(("cell, arm", "against", *map(label, metrics)), rows, caption + shared, notes)
+    head = ("cell, arm", "against", *map(label, metrics))
+    return UtilitySection(Table(rows, head, caption + shared, numeric=False) if rows else None, notes)

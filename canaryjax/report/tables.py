@@ -168,8 +168,8 @@ def _effects(report: Mapping[str, Any]) -> list[str]:
     if not texts:
         return []
     return [
-        f"Violating over compliant, in pooled standard deviations (Hedges' g, 95 % by the noncentral t law): "
-        f"{'; '.join(texts)}."
+        "Violating over compliant, in pooled standard deviations (Hedges' g; 95 % by the noncentral t law, as if both "
+        f"arms were equally spread): {'; '.join(texts)}."
     ]
 
 

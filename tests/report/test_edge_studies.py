@@ -268,7 +268,7 @@ def test_the_score_a_token_and_the_effect_in_deviations_are_on_the_page(tmp_path
     page = html.unescape((tmp_path / "report.html").read_text("utf-8"))
     assert "score a token of the canary (nats)" in page
     # Three deviations of either number, J(4) = 0.798: +2.39.
-    assert "Hedges' g, 95 % by the noncentral t law): scores +2.39 [" in page
+    assert "Hedges' g; 95 % by the noncentral t law, as if both arms were equally spread): scores +2.39 [" in page
     assert "reward-model biases +2.39 [" in page
 
 

@@ -133,7 +133,8 @@ def test_matched_drift_where_it_was_asked_for(made, page_of):
         "without a partner. Arms' distance in log KL: 0.00 pooled standard deviations before, 0.00 after. AUROC of the "
         "matched policies 1.00, "
     )
-    assert "Mean difference within pairs 1.000 nats, sign-flip test p = 0.0156" in words  # 2 of 2^7
+    # 2 of 2^7 assignments of signs.
+    assert "Mean difference within pairs, violating minus compliant, 1.000 nats, sign-flip test p = 0.0156" in words
     page = page_of(report).replace("\u00a0", " ")
     assert words in page
     assert drift_rows(report)[1] == ("KL to the base, the 7 matched pairs", "0.0400", "0.0400")
@@ -163,6 +164,6 @@ def test_the_sweeps_page_compares_with_and_without_canaries(tmp_path):
     (tmp_path / "sweep.json").write_text(json.dumps(summarise(file, rows), allow_nan=False))
     text = html.unescape(render_sweep(tmp_path).read_text("utf-8"))
     assert "What canaries cost in utility" in text
-    assert "<td>planted, violating</td><td>plain (same trials)</td>" in text
+    assert '<th scope="row">planted, violating</th><td>plain (same trials)</td>' in text
     assert "+0.100: not shown equivalent (all 7 differences are 0.1: without spread there is no test)" in text
     assert "no difference" not in text.lower()

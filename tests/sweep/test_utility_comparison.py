@@ -94,7 +94,7 @@ def test_nothing_to_compare_has_a_reason(rows, reason):
     assert found["comparisons"] == []
     assert reason in found["reason"]
     section = utility_section({"utility_comparison": found})
-    assert section.rows == []
+    assert section.table is None
     assert reason in section.notes[0]
 
 
@@ -116,9 +116,9 @@ def test_cells_that_answered_nothing_say_so():
 def test_the_section_of_the_page():
     section = utility_section({"utility_comparison": utility_comparison([PLAIN, row("planted", PLANTED)])})
     # Nobody asked an unanswerable question: no column.
-    assert section.head == (
+    assert section.table.head == (
         *("cell, arm", "against", "exact match", "token F1", "ROUGE-L", "“Not found” where it is wrong"),
     )
-    assert section.rows[1][:3] == ("planted, violating", "plain (same trials)", "+0.102 [0.095, 0.110]: differs")
-    assert "Equivalent within 0.02" in section.caption
+    assert section.table.rows[1][:3] == ("planted, violating", "plain (same trials)", "+0.102 [0.095, 0.110]: differs")
+    assert "Equivalent within 0.02" in section.table.caption
     assert utility_section({}) is None
