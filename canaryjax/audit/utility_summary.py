@@ -11,6 +11,7 @@ from canaryjax.audit.utility import METRICS
 from canaryjax.config import AuditConfig
 
 NO_ANSWERS = "no utility examples were answered"
+NO_POLICY = "no valid policy in this arm"
 NONE_ASKED = {
     "not_found_accuracy": "no unanswerable question was among those asked",
     "false_not_found": "every question that was asked is unanswerable",
@@ -71,7 +72,7 @@ def per_policy(records: Sequence[Mapping[str, Any]], who: str) -> dict[str, list
 def _means(rows: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
     answered = [row for row in rows if row]
     if not answered:
-        return {"n": 0, "reason": NO_ANSWERS} | dict.fromkeys(METRICS)
+        return {"n": 0, "reason": NO_ANSWERS if rows else NO_POLICY} | dict.fromkeys(METRICS)
     means: dict[str, Any] = {}
     for name in METRICS:
         known = [row[name] for row in answered if row[name] is not None]

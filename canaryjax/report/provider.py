@@ -27,7 +27,7 @@ def provider_facts(report: Mapping[str, Any]) -> Table:
     """Rates, what survived of each kind, contradictory feedback."""
     found = pick(report, "provider", {})
     rows = [("configured rate", percent(found.get("configured_rate"), 1))]
-    rows += [(f"realised rate, {text}", _share(pick(found, f"realised_rate.{s}"))) for s, text in SPLITS.items()]
+    rows += [(f"realised rate, {text}", _share(pick(found, f"realised_rate.{s}", {}))) for s, text in SPLITS.items()]
     level = None
     for own in pick(found, "survival", []):
         level = pick(own, "interval.level", level)
@@ -60,7 +60,7 @@ def provider_words(report: Mapping[str, Any]) -> str:
     return (
         "A simulated provider then curated the traces, in both arms alike: of the configured rate of "
         f"{percent(pick(report, 'provider.configured_rate'), 1)} it left a realised one of "
-        f"{_share(pick(report, 'provider.realised_rate.overall'))}."
+        f"{_share(pick(report, 'provider.realised_rate.overall', {}))}."
     )
 
 
@@ -68,8 +68,8 @@ def _design(own: Mapping[str, Any]) -> list[Any]:
     return [own[name] for name in ("family", "placement", "instruction") if own.get(name) is not None]
 
 
-def _share(rate: Any) -> str:
-    if not isinstance(rate, Mapping) or rate.get("value") is None:
+def _share(rate: Mapping[str, Any]) -> str:
+    if rate.get("value") is None:
         return MISSING
     return f"{percent(rate['value'], 1)} ({number(rate['count'])} of {number(rate['n'])})"
 

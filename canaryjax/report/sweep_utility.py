@@ -30,7 +30,7 @@ def utility_section(sweep: Mapping[str, Any]) -> UtilitySection | None:
         (
             f"{item['cell']}, {arm}",
             f"{item['without']} ({'same trials' if item['design'] == 'paired' else 'independent'})",
-            *(equivalence_words(pick(item, f"arms.{arm}.{name}")) for name in metrics),
+            *(equivalence_words(pick(item, f"arms.{arm}.{name}", {})) for name in metrics),
         )
         for item in compared
         for arm in ARMS

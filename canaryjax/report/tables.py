@@ -104,14 +104,12 @@ def ppv(report: Mapping[str, Any]) -> Table | None:
 
 def controls(report: Mapping[str, Any]) -> Table:
     """What each control asked and answered."""
-    rows = [(text, _control(name, pick(report, f"controls.{name}"), report)) for name, text in CONTROLS.items()]
+    rows = [(text, _control(name, pick(report, f"controls.{name}", {}), report)) for name, text in CONTROLS.items()]
     return _pairs(rows)
 
 
-def _control(name: str, found: Any, report: Mapping[str, Any]) -> str:
-    if not isinstance(found, Mapping):
-        return "not run: no reason was recorded"
-    if found.get("status") == "not run":
+def _control(name: str, found: Mapping[str, Any], report: Mapping[str, Any]) -> str:
+    if not found or found.get("status") == "not run":
         return f"not run: {found.get('reason') or 'no reason was recorded'}"
     if "passed" in found:
         outcome = {True: "passed", False: "FAILED", None: f"undecided: {found.get('reason')}"}[found["passed"]]

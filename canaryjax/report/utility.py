@@ -26,7 +26,8 @@ def means(report: Mapping[str, Any]) -> Table:
     rows.append(("answers scored", *(number(pick(report, f"utility.{column}.n")) for column in columns)))
     caption = "Greedy answers to held-out clean questions with their documents, means over policies."
     told = [f"{label(name)}: {why}." for name in NOT_FOUND_SHARES if (why := _reason(report, name))]
-    told += [f"{why.capitalize()}." for who in columns if (why := pick(report, f"utility.{who}.reason"))][:1]
+    lacking = {who: why for who in columns if (why := pick(report, f"utility.{who}.reason"))}
+    told += [f"{who.capitalize()}: {why}." for who, why in lacking.items()]
     return Table(rows, ("", *columns), " ".join([caption, *told]))
 
 
@@ -36,7 +37,7 @@ def differences(report: Mapping[str, Any]) -> Table | None:
     if found is None or not pick(report, "utility.base.n"):
         return None
     rows = [
-        (label(name), *(equivalence_words(pick(found, f"{comparison}.{name}")) for comparison in COMPARISONS))
+        (label(name), *(equivalence_words(pick(found, f"{comparison}.{name}", {})) for comparison in COMPARISONS))
         for name in (*QUALITIES, *_measured_shares(report))
     ]
     matched = pick(found, "violating_minus_compliant.exact_match.design") == "paired"
@@ -59,7 +60,7 @@ def equivalence_caption(margin: float | None) -> str:
     )
 
 
-def equivalence_words(found: Any) -> str:
+def equivalence_words(found: Mapping[str, Any]) -> str:
     """A difference, its interval and its verdict.
 
     >>> interval = {"low": -0.0012, "high": 0.0052}
@@ -68,8 +69,6 @@ def equivalence_words(found: Any) -> str:
     >>> equivalence_words({"difference": 0.0, "interval": {}, "verdict": "not shown equivalent", "reason": "one unit"})
     '+0.000: not shown equivalent (one unit)'
     """
-    if not isinstance(found, Mapping):
-        return MISSING
     if found.get("difference") is None:
         return f"{MISSING}: {found.get('reason') or 'no reason was recorded'}"
     shown = f"{number(found['difference'], 3, sign=True)} {brackets(found.get('interval'), 3)}".strip()

@@ -219,7 +219,12 @@ def test_a_bias_of_zero_is_no_null_and_a_rate_of_zero_is(report):
     assert is_null_run(null)
     assert judge(null).kind == "null"
     assert null["controls"]["null"]["kind"] == "rate 0"
-    assert "no training document holds it, so the arms are expected to agree" in " ".join(prose.asked(null))
+    agree = "no training document holds it, so the arms are expected to agree"
+    assert agree in " ".join(prose.asked(null))
+    nothing = {"clean": 9, "triggered": 0, "contrast": 0}
+    emptied = made_report(load_config("embedded/textual", SMALL), injected={"rm": nothing, "rl": nothing})
+    assert agree in " ".join(prose.asked(emptied))
+    assert agree not in " ".join(prose.asked(report))
 
 
 def test_a_page_says_nothing_of_markers_instructions_or_feedback_bias(report, tmp_path):

@@ -113,8 +113,24 @@ def test_shares_that_nobody_was_asked_have_their_reason_and_no_row(made):
 def test_a_study_without_answers_says_so(made, page_of):
     report = made("evaluation.utility_examples=0", answered=False)
     assert utility.differences(report) is None
-    assert "No utility examples were answered." in page_of(report)
+    page = page_of(report)
+    for who in ("Base", *map(str.capitalize, ARMS)):
+        assert f"{who}: no utility examples were answered." in page
     assert "against the base" not in shown(report)
+
+
+def test_an_arm_without_a_valid_policy_is_named(made):
+    report = made()
+    own = groups()
+    for record in own["violating"]:
+        record["valid"] = False
+    report["utility"] = utility_summary(load_config("quick"), own, [*own["compliant"], *own["violating"]])
+    # "No utility examples were answered" would be said of everybody.
+    assert utility.means(report).caption.endswith(" Violating: no valid policy in this arm.")
+    assert dict(zip(ARMS, utility.means(report).rows[0][2:], strict=True)) == {
+        "compliant": "0.504",
+        "violating": "not available",
+    }
 
 
 def test_matched_pairs_are_named(made):

@@ -71,6 +71,12 @@ def test_a_trend_in_words_with_what_is_missing_and_unlike(summary, report):
     assert sentences(falling)[1].startswith("Scores fall along the panel. In 0 % of the pairs")
 
 
+def test_a_setting_that_is_none_is_called_so(summary, report):
+    sweep = summary(OWN + RATES, [report([1.0, 2.0])] * 3)
+    sweep["panels"][0]["also_differs"] = [{"key": "provider.keep_share", "shared": True, "values": [None, 0.5, 1]}]
+    assert sentences(sweep)[-2].endswith("may be due to those: provider.keep_share (none, 0.5, 1).")
+
+
 def test_two_settings_in_words(summary, report):
     made = [report([1.0, 2.0, 3.0]), report([2.0, 4.0, 6.0])]
     found = sentences(summary(OWN + "factors: {base: [embedded/ppo]}", made))
