@@ -144,7 +144,7 @@ def size_notes(rows: Sequence[Stand]) -> list[str]:
 
 
 def detection_notes(rows: Sequence[Stand]) -> list[str]:
-    """What a reader of a table of detection must know of counts and of the threshold's rule."""
+    """What a reader of a table of detection must know of counts and of the threshold's rule, or why there is none."""
     notes = []
     for one in rows:
         value, n = one.row.numbers.get("tpr"), one.row.arms
@@ -152,6 +152,8 @@ def detection_notes(rows: Sequence[Stand]) -> list[str]:
             notes.append(f"The paper's {one.row.source}, {one.row.label}: {odd}")
         if pick(one.found, "tpr.rule") == "paper" and pick(one.found, "tpr.threshold") is not None:
             notes.append(f"{one.row.label}: {_by_rank(one)}")
+        if pick(one.found, "tpr.reason"):
+            notes.append(f"{one.row.label}: no share above the threshold, {one.found['tpr']['reason']}.")
     return notes
 
 

@@ -153,7 +153,7 @@ def _caption(cells: Sequence[Mapping[str, Any]]) -> str:
     if not done:
         return text
     return text + (
-        f"Primary score: {', '.join(primary)}. Brackets: AUROC {', '.join(percent(x) for x in sorted(levels))} "
+        f"Primary score: {'; '.join(primary)}. Brackets: AUROC {', '.join(percent(x) for x in sorted(levels))} "
         f"({named}); share above the threshold, Clopper-Pearson given the threshold; means 95 %, Student t. "
         "The unit is the policy."
     )

@@ -56,7 +56,8 @@ def equivalence_caption(margin: float | None) -> str:
     return (
         f"Brackets: 95 % intervals. “Equivalent within {within}” is shown by two one-sided tests at 5 %; “differs” "
         "means that 0 lies outside the interval; “not shown equivalent” is neither: there is room for a difference "
-        "above the margin, and for none. The margin is evaluation.utility_margin."
+        "above the margin, and for none, or there was no test, for the reason beside it. The margin is "
+        "evaluation.utility_margin."
     )
 
 

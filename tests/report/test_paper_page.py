@@ -91,6 +91,9 @@ def test_what_the_paper_cannot_have_counted_is_said_and_the_conformal_count_stan
     rows = stands(sweep_of({"table1.repliqa": "a"}, cell_of("paper/table1_repliqa", "a", few)), "Table 1")
     assert "by that rank: " in detection_notes(rows)[1]
     assert "not available" not in detection_notes(rows)[1]  # four scores have no such rank, which is said
+    few["tpr"] = {"threshold": None, "rule": "conformal", "count": None, "n": 4, "reason": "needs 9, found 4"}
+    rows = stands(sweep_of({"table1.repliqa": "a"}, cell_of("paper/table1_repliqa", "a", few)), "Table 1")
+    assert detection_notes(rows)[1] == "RepliQA: no share above the threshold, needs 9, found 4."
 
 
 def test_scores_of_either_sign_are_compared_and_drawn_as_they_were_judged():
