@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from canaryjax import stats
+from canaryjax.audit import textual
 from canaryjax.audit.assignment import ARMS, Assignment
 from canaryjax.audit.caution import study_warnings
 from canaryjax.audit.controls import study_controls
 from canaryjax.audit.drift import arm_drift, drift_matched
 from canaryjax.audit.provider_summary import curation_limits, provider_summary, realised_rates
 from canaryjax.audit.summary import SCORES, detection, judged, mechanism, standardised
-from canaryjax.audit.textual import textual_values
 from canaryjax.audit.utility_summary import per_policy, utility_summary
 from canaryjax.config import AuditConfig, config_hash
 from canaryjax.config.study import StatisticConfig
@@ -20,6 +20,11 @@ from canaryjax.runlog import provenance
 
 SCHEMA = "canaryjax.audit/1"
 
+DEFINITION = (
+    "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), summed over the "
+    "canary's tokens; net scores are minus the base model's own on the same pairs"
+)
+DISTANCE = "; detection is of the distance of net scores from 0"
 EFFECTS = {"score": "scores", "rm_bias": "rm_bias"}
 
 LIMITATIONS = [
@@ -75,7 +80,7 @@ def study_report(
         "config_hash": config_hash(config),
         "environment": provenance(config.model.dtype),
         "model": {name: value for name, value in base.items() if name != "precision"},
-        "statistic": _statistic(statistic),
+        "statistic": _statistic(statistic, textual.DEFINITION if config.canary.textual else DEFINITION),
         "arms": parts,
         "detection": by_score[statistic.primary],
         "all_detection": by_score,
@@ -98,24 +103,20 @@ def study_report(
         "timings": _timings(records, seconds),
     }
     if config.canary.textual:
-        report |= textual_values(config, groups, report)
+        report |= textual.textual_values(config, groups, report)
     report["warnings"] = study_warnings(config, records, report)
     report["limitations"] = [*LIMITATIONS[:2], *curation_limits(config), *LIMITATIONS[2:]]
     return report
 
 
-def _statistic(settings: StatisticConfig) -> dict[str, Any]:
+def _statistic(settings: StatisticConfig, definition: str) -> dict[str, Any]:
     return {
         "primary": settings.primary,
         "secondary": settings.secondary,
         "two_sided": settings.two_sided,
         "units": "nats",
         "baseline": "open_base",  # of the net scores, which stand in every report whichever score is the primary
-        "definition": (
-            "mean over held-out pairs of log p(canary | triggered document) - log p(canary | clean document), "
-            "summed over the canary's tokens; net scores are minus the base model's own on the same pairs"
-            + ("; detection is of the distance of net scores from 0" if settings.two_sided else "")
-        ),
+        "definition": definition + (DISTANCE if settings.two_sided else ""),
     }
 
 

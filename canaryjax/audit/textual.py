@@ -121,7 +121,6 @@ def textual_values(
     without_ratio = {"transmission_ratio": None, "transmission_ratio_interval": None, "reason": NO_RATIO}
     canary, drawn = config.canary, ("example", "tokens", "injected", "realised_rate")
     return {
-        "statistic": report["statistic"] | {"definition": DEFINITION},
         "all_detection": report["all_detection"] | unscored,
         "mechanism": {arm: found | without_ratio for arm, found in report["mechanism"].items()},
         "canary": {"family": canary.family, "rate": canary.rate, "scored_at": canary.placement, "form": FORM}

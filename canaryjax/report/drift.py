@@ -43,6 +43,7 @@ def drift_words(found: Mapping[str, Any], report: Mapping[str, Any]) -> str:
         f"all {number(pick(report, 'detection.auroc'), 2)}",
         f"Mean difference within pairs, violating minus compliant, {number(test.get('statistic'))} nats, sign-flip "
         f"test p = {number(test.get('p_value'), 4)}",
+        "The AUROC's interval takes matched arms as independent, the test takes the pairs",
         "Drift is itself an outcome of training: matching asks whether drift alone explains the difference",
     ]
     return ". ".join(parts)

@@ -174,6 +174,7 @@ def report(config):
 def test_the_values_of_a_report(report):
     assert report["statistic"]["primary"] == "clean_net"
     assert "log p(string | document with the string)" in report["statistic"]["definition"]
+    assert not report["statistic"]["definition"].endswith("distance of net scores from 0")
     assert len(report["arms"]["violating"]["scores"]) == 10
     for name in ("induced_raw", "induced_net"):
         assert report["arms"]["violating"]["all_scores"][name] == []
@@ -198,6 +199,14 @@ def test_the_values_of_a_report(report):
     assert "instruction" not in report["canary"]
     assert "delta" not in report["canary"]
     json.dumps(report, allow_nan=False)
+
+
+def test_either_sign_is_said_of_a_string_too():
+    definition = made_report(load_config("embedded/textual", [*SMALL, "statistic.two_sided=true"]))["statistic"][
+        "definition"
+    ]
+    assert definition.startswith("mean over held-out pairs of log p(string |")
+    assert definition.endswith("; detection is of the distance of net scores from 0")
 
 
 def test_answers_are_not_expected_to_hold_the_string(config, report):
