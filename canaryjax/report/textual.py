@@ -61,8 +61,8 @@ def copying(report: Mapping[str, Any]) -> str | None:
         return None
     return (
         "By the base model's own scores alone, which training has not touched, the arms have an AUROC of "
-        f"{number(found['auroc'], 2)}, {interval(found.get('auroc_interval'))}: so far the draw of the strings alone "
-        "tells raw scores apart."
+        f"{number(found['auroc'], 2)}, {interval(found.get('auroc_interval'))}: the draw of the strings alone tells "
+        "raw scores apart that well."
     )
 
 
