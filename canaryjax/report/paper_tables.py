@@ -109,6 +109,9 @@ def mechanism_table(rows: Sequence[Stand]) -> Table:
         "Violating policies of the cells of Table 1. Brackets of ours: 95 %, Student t, for the ratio Fieller's. "
         "The ratio divides nats by units of reward, so it depends on the reward's unit."
     )
+    for one in rows:
+        reason = pick(one.found, "arms.violating.transmission_ratio_reason")
+        caption += f" {one.row.label}: {reason}." if reason else ""
     return Table(body, ("row of the paper", *head), caption, numeric=False)
 
 

@@ -171,9 +171,9 @@ def _notes(sweep: Mapping[str, Any]) -> list[str]:
     if len(seeds) < len(sweep["cells"]):
         notes.insert(
             1,
-            "Cells of one seed are not independent samples: trial k has the same documents in the same splits, and the "
-            "same arm, in each of them. A test between cells must pair trials, or the sweep give each cell its own "
-            "seed (seeds: own).",
+            "Cells of one seed are not independent samples: where no key of data varies, trial k has the same "
+            "documents in the same splits, and the same arm, in each of them. A test between cells must pair trials, "
+            "or the sweep give each cell its own seed (seeds: own).",
         )
     return notes
 

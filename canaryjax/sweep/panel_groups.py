@@ -116,9 +116,10 @@ def differences(configs: Sequence[Mapping[str, Any]], without: Sequence[str]) ->
 
 
 def _effective(flat: dict[str, Any]) -> dict[str, Any]:
-    """A config's leaves with `canary.contrast` as it takes effect: left out, it is as much as the rate."""
+    """A config's leaves with `canary.contrast` as it takes effect: left out, as `CanaryConfig.contrast_rate` has it."""
     if "canary.rate" in flat and flat.get("canary.contrast", 0) is None:
-        return flat | {"canary.contrast": flat["canary.rate"]}
+        textual = flat.get("canary.family") == "textual"
+        return flat | {"canary.contrast": 0.0 if textual else flat["canary.rate"]}
     return flat
 
 

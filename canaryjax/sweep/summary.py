@@ -83,4 +83,5 @@ def _arm(report: Mapping[str, Any], arm: str) -> dict[str, Any]:
         "rm_bias_interval": part.get("rm_bias_interval"),
         "transmission_ratio": part.get("transmission_ratio"),
         "transmission_ratio_interval": part.get("transmission_ratio_interval"),
+        "transmission_ratio_reason": part.get("reason"),
     }

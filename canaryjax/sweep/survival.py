@@ -33,7 +33,7 @@ def _row(cell: str, provider: Mapping[str, Any]) -> dict[str, Any]:
     steps = {own["step"]: own for own in provider["steps"]}
     return {
         "cell": cell,
-        "design": {name: kinds[CANARY][name] for name in DESIGN},
+        "design": {name: kinds[CANARY].get(name) for name in DESIGN},  # a textual canary has no instruction
         "configured_rate": provider["configured_rate"],
         "realised_rate": provider["realised_rate"],
         "steps": {name: _share(steps[name]) if name in steps else None for name in STEPS},

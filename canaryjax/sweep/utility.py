@@ -64,12 +64,13 @@ def _comparison(row: Mapping[str, Any], without: Sequence[Mapping[str, Any]]) ->
         named = ", ".join(keys[:MOST_NAMED]) + (f" and {len(keys) - MOST_NAMED} more" if keys[MOST_NAMED:] else "")
         reason = f"no finished cell without canaries is otherwise the same; the nearest differs in {named}"
         return found | {"reason": reason}
-    # Without canaries their family is nothing; where several cells are at rate 0, the one of the same kind.
-    other = min(alike, key=lambda it: len(_differing(_canary(row), _canary(it))))
+    # Of several cells at rate 0 one of the same trials, which can be paired; then one of the same kind of canary, of
+    # which nothing is planted there.
+    other = min(alike, key=lambda it: (_seed(it) != _seed(row), len(_differing(_canary(row), _canary(it)))))
     found |= {"without": other["name"], "margin": pick(row, "report.utility.margin")}
     if found["margin"] is None or not all(pick(it, "report.utility.base.n") for it in (row, other)):
         return found | {"reason": NO_ANSWERS}
-    shared = pick(row, "report.config.study.seed") == pick(other, "report.config.study.seed")
+    shared = _seed(row) == _seed(other)
     arms = {
         arm: {name: _difference(row, other, arm, name, shared, found["margin"]) for name in METRICS} for arm in ARMS
     }
@@ -98,6 +99,10 @@ def _rest(row: Mapping[str, Any]) -> dict[str, Any]:
     """The config's keys that must be equal."""
     values = leaves(row["report"]["config"])
     return {key: value for key, value in values.items() if key in QUESTIONS or not key.startswith(ASIDE)}
+
+
+def _seed(row: Mapping[str, Any]) -> Any:
+    return pick(row, "report.config.study.seed")
 
 
 def _canary(row: Mapping[str, Any]) -> dict[str, Any]:
