@@ -24,17 +24,17 @@ class Cells:
     def __init__(self, root: Path, send: Callable[[dict[str, Any]], None]) -> None:
         """Takes the sweep's directory, and what sends one message."""
         from canaryjax.audit.shelf import BaseShelf
-        from canaryjax.sweep.message import Telling
 
-        self._root, self._progress, self._shelf = root, Telling(send), BaseShelf()
+        self._root, self._send, self._shelf = root, send, BaseShelf()
 
     def run(self, values: dict[str, Any]) -> dict[str, Any]:
         """Runs a cell, and returns the message on how it ended."""
         from canaryjax.sweep.execute import run_cell
-        from canaryjax.sweep.message import from_full_disk, from_outcome, to_cell
+        from canaryjax.sweep.message import Telling, from_full_disk, from_outcome, to_cell
 
+        progress = Telling(values["name"], self._send)
         try:
-            return from_outcome(run_cell(to_cell(values), self._root, self._progress, self._shelf))
+            return from_outcome(run_cell(to_cell(values), self._root, progress, self._shelf))
         except Exception as error:  # the one that is no outcome of a cell
             return from_full_disk(error)
 

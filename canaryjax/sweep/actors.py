@@ -128,7 +128,6 @@ class Seat:
         """Has it run a cell."""
         self.cell = cell
         self._ask(RUN, from_cell(cell))
-        self._ask(HEAR, LISTEN)
 
     def take(self, question: str, answer: Future, progress: Progress) -> Iterator[Outcome]:
         """Takes an answer: what it sees, progress, or how its cell ended."""
@@ -140,14 +139,13 @@ class Seat:
             yield from self._death(error)
         elif question == LOOK:
             self._compare(answer.result())
+            self._ask(HEAR, LISTEN)
         elif question == HEAR:
-            assert self.cell is not None
             for message in answer.result():
-                relay(progress, self.cell.name, message)
+                relay(progress, message)
             self._ask(HEAR, LISTEN)
         else:
             self.cell = None
-            self._asked.clear()
             yield to_outcome(answer.result())
 
     def leave(self) -> None:

@@ -50,32 +50,35 @@ def to_outcome(message: Mapping[str, Any]) -> Outcome:
 
 
 class Telling:
-    """A `Progress` of a worker: sends what it is told, to be heard where the sweep was started."""
+    """A `Progress` of a cell in a worker: sends what it is told, to be heard where the sweep was started."""
 
-    def __init__(self, send: Callable[[Values], None]) -> None:
-        """Takes what sends one message."""
-        self._send = send
+    def __init__(self, cell: str, send: Callable[[Values], None]) -> None:
+        """Takes the cell's name, and what sends one message."""
+        self._cell, self._send = cell, send
 
     def stage(self, name: str, total: int | None = None, done: int = 0, compiling: int = 1) -> None:
         """Sends the stage's name."""
-        self._send({"kind": HEARD, "method": "stage", "text": name})
+        self._tell("stage", name)
 
     def advance(self, count: int = 1, detail: str = "") -> None:
         """Sends count and detail."""
-        self._send({"kind": HEARD, "method": "advance", "text": detail, "count": count})
+        self._tell("advance", detail, count=count)
 
     def pace(self, text: str) -> None:
         """Sends the text."""
-        self._send({"kind": HEARD, "method": "pace", "text": text})
+        self._tell("pace", text)
 
     def note(self, text: str) -> None:
         """Sends the text."""
-        self._send({"kind": HEARD, "method": "note", "text": text})
+        self._tell("note", text)
+
+    def _tell(self, method: str, text: str, **more: int) -> None:
+        self._send({"kind": HEARD, "cell": self._cell, "method": method, "text": text} | more)
 
 
-def relay(progress: Progress, name: str, message: Mapping[str, Any]) -> None:
-    """Passes on what a cell's worker told, under the cell's name: several are under way, and they share one stage."""
-    told = f"{name}: {message['text']}"
+def relay(progress: Progress, message: Mapping[str, Any]) -> None:
+    """Passes on what a cell told, under the cell's name: several are under way, and they share one stage."""
+    told = f"{message['cell']}: {message['text']}"
     if message["method"] == "advance":
         progress.advance(message["count"], told)
     elif message["method"] == "pace":

@@ -82,13 +82,11 @@ class Worker:
 
     def hear(self, progress: Progress) -> Iterator[Outcome]:
         """Reads what has come, passes progress on, and gives the outcome of its cell once that is known."""
-        assert self.cell is not None
-        name = self.cell.name
         data = os.read(self.source, 2**16)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for message in map(json.loads, lines):
             if message["kind"] == HEARD:
-                relay(progress, name, message)
+                relay(progress, message)
             else:
                 outcome = to_outcome(message)
                 self.cell = None

@@ -22,6 +22,7 @@ from canaryjax.sweep.summary import summarise
 from canaryjax.weights.export import save_model
 
 ROOT = Path(__file__).resolve().parents[2]
+AWAKE = {"RAY_worker_niceness": "0"}  # at Ray's 15 its workers would wait for all other tests that run beside them
 # Not in the test's own process: Ray forks where it starts, which JAX's threads do not survive.
 HOLD = """
 import sys
@@ -117,7 +118,7 @@ class LocalRay:
     def __init__(self, log):
         self._process = subprocess.Popen(
             [sys.executable, "-c", HOLD],
-            env=os.environ | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", **AWAKE},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -18,7 +18,7 @@ from canaryjax.sweep.actors import on_cluster
 from canaryjax.sweep.cells import make_cells
 from canaryjax.sweep.cluster import joined
 from canaryjax.sweep.file import read_sweep
-from canaryjax.sweep.message import to_cell
+from canaryjax.sweep.message import Telling, to_cell
 from canaryjax.sweep.run import open_sweep, run_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,9 +39,11 @@ class StandIn(RayCells):
         folder = self._root / "cells" / cell.name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "worker.txt").write_text(f"{os.getpid()} {os.environ['CANARYJAX_SHARERS']}")
-        self._said.put({"kind": "heard", "method": "note", "text": "begins"})
+        Telling(cell.name, self._said.put).note("begins")
         if cell.name == "delta-0.0":
-            time.sleep(1.0)
+            while not self._said.empty():
+                time.sleep(0.05)
+            time.sleep(1.0)  # for what was taken to be on its way
             os.kill(os.getpid(), signal.SIGKILL)
         report = {"config_hash": config_hash(cell.config), "warnings": []}
         (folder / "report.json").write_text(json.dumps(report))
@@ -76,15 +78,17 @@ def _sweep(file, out, cluster, actor, versions=versions):
         root.close()
 
 
-def test_cells_run_in_actors_and_what_a_node_lacks_is_told_first(ray, file, tmp_path, capfd):
+def test_cells_run_in_actors_and_what_a_node_lacks_is_told_first(ray, local_ray, file, tmp_path, capfd):
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
-    with joined("local", 2) as cluster:
+    with joined(local_ray.address, 2) as cluster:
         assert cluster.seats.workers == 2
         outcomes, said = _sweep(file, tmp_path / "out", cluster, StandIn)
         assert [o.status for o in outcomes] == ["failed", "done", "done"]
         assert outcomes[0].error.startswith("expected the Ray worker to end the cell, found ActorDiedError: ")
         assert outcomes[0].error.endswith("; --resume runs the cell again")
-        assert "delta-0.5: begins" in said
+        # Each under its own name, though one actor runs two of them.
+        assert "delta-0.0: begins" in said
+        assert {text for text in said if text.endswith(": begins")} <= {f"{o.name}: begins" for o in outcomes}
         found = [(tmp_path / "out/cells" / o.name / "worker.txt").read_text().split() for o in outcomes]
         assert len({number for number, _ in found}) in (
             2,

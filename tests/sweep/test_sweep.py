@@ -159,7 +159,7 @@ def test_a_ray_cluster_that_dies_leaves_a_sweep_that_another_ends_with_the_same_
     path, cells, _ = swept
     words = [sys.executable, "-m", "canaryjax.sweep", "tiny", f"model.path={tiny_model_folder}", *SMALL]
     words += ["--out", str(tmp_path / "out"), "--workers", "2"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_worker_niceness": "0"}
     process = subprocess.Popen([*words, "--ray", local_ray.address], env=environment, stderr=subprocess.PIPE, text=True)
     said = []
     for line in process.stderr:
