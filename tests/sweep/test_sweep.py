@@ -160,13 +160,15 @@ def test_a_ray_cluster_that_dies_leaves_a_sweep_that_another_ends_with_the_same_
     words = [sys.executable, "-m", "canaryjax.sweep", "tiny", f"model.path={tiny_model_folder}", *SMALL]
     words += ["--out", str(tmp_path / "out"), "--workers", "2"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "RAY_worker_niceness": "0"}
-    process = subprocess.Popen([*words, "--ray", local_ray.address], env=environment, stderr=subprocess.PIPE, text=True)
     said = []
-    for line in process.stderr:
-        said.append(line.strip())
-        if said[-1].endswith(": policies"):  # they are being trained
-            local_ray.shut_down()
-    assert process.wait() == 2
+    with subprocess.Popen(
+        [*words, "--ray", local_ray.address], env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            said.append(line.strip())
+            if said[-1].endswith(": policies"):  # they are being trained
+                local_ray.shut_down()
+    assert process.returncode == 2
     assert "to last until every cell has ended, found that" in said[-1]
     assert json.loads((tmp_path / "out/sweep.json").read_text())["counts"] == {"done": 0, "failed": 0, "not run": 2}
     again = subprocess.run([*words, "--ray", "local", "--resume"], env=environment, capture_output=True, text=True)
