@@ -21,6 +21,7 @@ from canaryjax.sweep.file import read_sweep
 from canaryjax.sweep.message import Telling, to_cell
 from canaryjax.sweep.run import open_sweep, run_sweep
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "base: quick\ngrid: {canary.delta: [0.0, 0.5, 1.0]}"
 
