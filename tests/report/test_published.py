@@ -4,10 +4,17 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
-from canaryjax.report.published import PLANTED, ROWS, TABLE_3, TABLE_4, TABLE_5
+from canaryjax.report.published import DETECTION, EVERYWHERE, PLANTED, REPLIQA, ROWS, TABLE_3, TABLE_4, TABLE_5
 
-TEXT = (Path(__file__).resolve().parents[2] / "canaryjax" / "audit" / "PROTOCOL.md").read_text("utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "canaryjax" / "audit" / "PROTOCOL.md").read_text("utf-8")
+# What a file is called and reads, which column it is, what the paper says in words (BC-18, BC-21, BC-52), and ours.
+GIVEN = {
+    *("extends", "name", "description", "data.path", "policy.algorithm", "canary.instruction", "canary.placement"),
+    *("study.compliant", "study.violating", "statistic.secondary"),
+}
 
 
 def told(name):
@@ -73,3 +80,39 @@ def test_every_interval_holds_its_number():
     for row in ROWS.values():
         for number in row.numbers.values():
             assert number.low is None or number.low < number.value < number.high
+
+
+def leaves_by_line(text):
+    """(config key, its value, the line that it stands on) of every value of a config file."""
+    lines = text.splitlines()
+
+    def walk(node, prefix):
+        for key, value in node.value:
+            name = f"{prefix}{key.value}"
+            if isinstance(value, yaml.MappingNode):
+                yield from walk(value, f"{name}.")
+            else:
+                yield name, yaml.safe_load(value.value), lines[value.start_mark.line]
+
+    return list(walk(yaml.compose(text), ""))
+
+
+@pytest.mark.parametrize("column", ["grpo", "ppo"])
+def test_what_the_paper_leaves_open_is_marked_as_assumed(column):
+    """BC-A18: the marks of the two files that all others of the paper's extend."""
+    text = (ROOT / "configs" / "paper" / f"repliqa_gemma2b_{column}.yaml").read_text("utf-8")
+    stated = TABLE_3 | TABLE_4[column] | TABLE_5
+    ranges = EVERYWHERE | PLANTED | DETECTION | REPLIQA
+    marked = set()
+    for key, value, line in leaves_by_line(text):
+        if "assumed" in line.partition("#")[2]:
+            marked.add(key)
+            assert key not in stated, f"{key} is the paper's"
+        elif key in stated:
+            assert value == stated[key], key
+        elif key in ranges:
+            assert value in ranges[key], key
+        else:
+            assert key in GIVEN, f"{key}: neither the paper's nor marked"
+    assert {"policy.lora.rank", "policy.lora.alpha"} <= marked
+    assert ("policy.temperature" in marked) == (column == "grpo")
