@@ -1,6 +1,7 @@
 """The sweep file: where it is, what may stand in it, and what the command line adds."""
 
 import difflib
+import math
 import os.path
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 from omegaconf import OmegaConf
 
+from canaryjax.config.fields import shown
 from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS, UNREADABLE
 from canaryjax.errors import UserError
 from canaryjax.sweep.rows import read_rows
@@ -17,6 +19,9 @@ from canaryjax.sweep.rows import read_rows
 KEYS = ("name", "description", "base", "set", "grid", "factors", "seeds", "rows", "mixed_n")
 # Of a cell, which the sweep itself gives.
 OWN = ("name", "description")
+# A config's key. OmegaConf reads `a[b]` and what stands before a second `=` too: one key would have two names.
+DOTTED = re.compile(r"\w+(\.\w+)*", re.ASCII)
+MOST_CELLS = 10_000  # assumed: years of training, and minutes to check each one's config
 
 
 @dataclass(frozen=True)
@@ -72,13 +77,13 @@ def read_sweep(source: str, overrides: Sequence[str]) -> SweepFile:
         advice = f"did you mean {near[0]!r}?" if near else "put keys of the config below `set`"
         raise UserError(f"expected keys among {', '.join(KEYS)} in {path}, found {unknown[0]!r}; {advice}")
     design, varied = _lists(path, values)
-    common = _mapping(path, "set", values.get("set") or {}) | _parsed(overrides)
+    common = _mapping(path, "set", _given(values, "set", {})) | _parsed(overrides)
     for key in [key for key in common if design == "grid" and key in varied]:
         raise UserError(
             f"expected {key!r} once, found it in `grid` of {path} and among the values common to all cells, where it "
             "would have no effect; leave it out of one of the two"
         )
-    name = str(values.get("name") or path.stem)
+    name = str(_given(values, "name", path.stem))
     if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         raise UserError(f"expected letters, digits and ._- in `name` of {path}, found {name!r}; rename the sweep")
     base, seeds = values.get("base"), values.get("seeds", "shared")
@@ -88,9 +93,16 @@ def read_sweep(source: str, overrides: Sequence[str]) -> SweepFile:
         raise UserError(f"expected shared or own as `seeds` of {path}, found {seeds!r}; choose one")
     if seeds == "own" and "study.seed" in varied:
         raise UserError(f"expected `seeds: shared` with study.seed in `{design}` of {path}, found own; change one")
-    description = str(values.get("description") or "")
+    description = _given(values, "description", "")
+    if not isinstance(description, str):
+        raise UserError(f"expected text as `description` of {path}, found {description!r}; put it in quotes")
     rows, mixed = read_rows(path, values)
     return SweepFile(name, description, str(path), base, common, design, varied, seeds, rows, mixed)
+
+
+def _given(values: Mapping[str, Any], key: str, default: Any) -> Any:
+    """What stands under a key; the default where nothing does. Other empty values are no absence but a slip."""
+    return default if values.get(key) is None else values[key]
 
 
 def _find(source: str) -> Path:
@@ -131,6 +143,12 @@ def _lists(path: Path, values: Mapping[str, Any]) -> tuple[Literal["grid", "fact
     for key, entries in varied.items():
         if not isinstance(entries, list) or not entries:
             raise UserError(f"expected a list of values for {key!r} in `{design}` of {path}, found {entries!r}")
+    cells = math.prod(map(len, varied.values()))
+    if design == "grid" and cells > MOST_CELLS:
+        raise UserError(
+            f"expected at most {MOST_CELLS:,} cells of `grid` in {path}, found {cells:,}; leave values out, or vary "
+            "one key at a time with `factors`"
+        )
     return design, varied
 
 
@@ -138,10 +156,22 @@ def _mapping(path: Path, section: str, values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"expected config keys and their values in `{section}` of {path}, found {values!r}")
     keys = {str(key): value for key, value in values.items()}
-    for key in OWN:
-        if key in keys:
+    for key, value in keys.items():
+        if key in OWN:
             raise UserError(f"expected no {key!r} in `{section}` of {path}, found one; a cell's is made by the sweep")
+        if not DOTTED.fullmatch(key):
+            raise UserError(
+                f"expected keys such as canary.rate in `{section}` of {path}, found {shown(key)}; correct it"
+            )
+        if _has_bytes(value):  # of `!!binary`; no file of a run could hold it
+            raise UserError(f"expected text or numbers for {key!r} in `{section}` of {path}, found bytes; write text")
     return keys
+
+
+def _has_bytes(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_bytes(part) for item in value.items() for part in item)
+    return any(map(_has_bytes, value)) if isinstance(value, list) else isinstance(value, bytes)
 
 
 def _parsed(overrides: Sequence[str]) -> dict[str, Any]:
@@ -149,7 +179,7 @@ def _parsed(overrides: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in overrides:
         key, sign, text = item.partition("=")
-        if not sign or "" in key.split("."):
+        if not sign or not DOTTED.fullmatch(key):
             raise UserError(f"expected an override of the form key=value, found {item!r}; for example canary.rate=0.1")
         if key in OWN:
             raise UserError(f"expected no override of {key!r}, found {item!r}; a cell's is made by the sweep")

@@ -26,7 +26,7 @@ def read_rows(path: Path, values: Mapping[str, Any]) -> tuple[dict[str, str], bo
     Raises:
       UserError: A row that is none of the paper's, or a value of another kind.
     """
-    rows, mixed = values.get("rows") or {}, values.get("mixed_n", False)
+    rows, mixed = {} if values.get("rows") is None else values["rows"], values.get("mixed_n", False)
     if not isinstance(rows, dict) or not all(isinstance(name, str) for name in rows.values()):
         raise UserError(f"expected rows of the paper with names of cells in `rows` of {path}, found {rows!r}")
     for row in rows:

@@ -76,6 +76,11 @@ def test_seeds_are_shared_or_each_cells_own(tmp_path):
     assert seeds.items() <= {cell.name: cell.config.study.seed for cell in more}.items()
 
 
+def test_sections_that_hold_nothing_are_left_out(tmp_path):
+    (cell,) = cells_of(tmp_path, "base: quick\nname:\ndescription:\nset:\nrows:\ngrid: {canary.rate: [0.25]}")
+    assert cell.overrides == ("canary.rate=0.25", "name=mine-rate-0.25")
+
+
 def test_names_that_would_be_one_folder_are_told_apart(tmp_path):
     text = "base: quick\ngrid: {study.setting: ['a b', 'a-b', 'A b']}"
     assert [cell.name for cell in cells_of(tmp_path, text)] == ["setting-a-b", "setting-a-b-2", "setting-A-b-3"]
@@ -114,6 +119,21 @@ def test_names_that_would_be_one_folder_are_told_apart(tmp_path):
         ("grid: {canary.rate: [0]}", "expected the name of a config as `base`"),
         ("base: quick\nname: a b\ngrid: {canary.rate: [0]}", "expected letters, digits and ._- in `name`"),
         ("base: quick\nfactors: {policy.algorithm: [ppo]}", "cell algorithm-ppo: expected policy.algorithm=grpo"),
+        # One key would have two names: `canary[rate]`, and what stands before a sign of its own.
+        ("base: quick\ngrid: {'canary[rate]': [0.1]}", "expected keys such as canary.rate in `grid`"),
+        ("base: quick\nset: {name=x: 1}\ngrid: {canary.rate: [0]}", "expected keys such as canary.rate in `set`"),
+        ("base: quick\ngrid: {canary..rate: [0]}", "expected keys such as canary.rate in `grid`"),
+        ("base: quick\ngrid: {'': [0]}", "found ''; correct it"),
+        # No file of a run holds bytes, wherever they stand.
+        ("base: quick\nset: {study.setting: !!binary aGk=}\ngrid: {canary.rate: [0]}", "'study.setting' in `set`"),
+        ("base: quick\ngrid: {study: [{setting: !!binary aGk=}]}", "expected text or numbers for 'study' in `grid`"),
+        # What is empty or false is not what is left out.
+        ("base: quick\nset: false\ngrid: {canary.rate: [0]}", "expected config keys and their values in `set`"),
+        ("base: quick\nset: []\ngrid: {canary.rate: [0]}", "expected config keys and their values in `set`"),
+        ("base: quick\nrows: 0\ngrid: {canary.rate: [0]}", "names of cells in `rows`"),
+        ("base: quick\nname: ''\ngrid: {canary.rate: [0]}", "expected letters, digits and ._- in `name`"),
+        ("base: quick\ndescription: [a]\ngrid: {canary.rate: [0]}", "expected text as `description`"),
+        (f"base: quick\ngrid: {{study.seed: {list(range(101))}, canary.rate: {[0] * 100}}}", "found 10,100; leave"),
         ("- 1", "expected a mapping with base and grid or factors"),
         ("base: [", "expected readable YAML"),
     ],
@@ -131,6 +151,7 @@ def test_a_mistake_in_a_sweep_names_file_and_cell(tmp_path, text, message):
         ("canary.rate", "expected an override of the form key=value"),
         ("canary.rate=0.3", "where it would have no effect"),
         ("name=x", "expected no override of 'name'"),
+        ("canary[rate]=0.3", "expected an override of the form key=value"),  # the grid's key under another name
     ],
 )
 def test_a_mistake_on_the_command_line_is_told(tmp_path, override, message):
