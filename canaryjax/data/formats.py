@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from canaryjax.data.rows import Row, is_blank
 from canaryjax.errors import UserError
 
 _UNANSWERABLE = re.compile(r"unanswerable|not found|the answer is not found in the document", re.IGNORECASE)
+# Soft hyphens, joiners and marks of direction: with or without them, a document is the same one.
+_NO_WIDTH = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
 
 
 def clean_answer(answer: str) -> str:
@@ -27,6 +30,15 @@ def clean_answer(answer: str) -> str:
 def one_line(text: str) -> str:
     """A text with single blanks between its words: no line breaks, no non-breaking spaces."""
     return " ".join(text.split())
+
+
+def as_seen(text: str) -> str:
+    """What a reader can tell a text from another by: one line, letters composed, no characters of no width.
+
+    >>> as_seen("cafe\\u0301\\u200b") == as_seen(" caf\\u00e9")
+    True
+    """
+    return one_line(unicodedata.normalize("NFC", _NO_WIDTH.sub("", text)))
 
 
 def jsonl_examples(rows: Iterable[Row]) -> Iterator[Example]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from canaryjax.data.example import Example
-from canaryjax.data.formats import READERS, one_line
+from canaryjax.data.formats import READERS, as_seen, one_line
 from canaryjax.data.qmsum import qmsum_examples
 from canaryjax.data.shards import read_parts
 from canaryjax.data.source import DataSource
@@ -114,15 +114,14 @@ def _unique(examples: Iterable[Example], counts: Counter[str]) -> list[Example]:
         place = example.place or f"example {number}"
         if texts.setdefault(example.document_id, example.document) != example.document:
             raise UserError(f"{place}: expected one text for document {example.document_id!r}, found two; rename one")
-        text = one_line(example.document)
-        before = first.setdefault(text, example)
+        before = first.setdefault(as_seen(example.document), example)
         if before.group != example.group:
             raise UserError(
                 f"{place}: expected a document's text in one group, found that of {before.where} in group "
                 f"{before.group!r} again in group {example.group!r}: a split could train on it and score on it; give "
                 "both the same group, or remove one"
             )
-        content = (text, example.question, example.answer)
+        content = (one_line(example.document), example.question, example.answer)
         if content in contents:
             counts[DUPLICATES] += 1
             continue

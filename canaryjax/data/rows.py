@@ -13,6 +13,7 @@ from canaryjax.errors import UserError
 
 # Letters and symbols to Unicode, and nothing to see: the Hangul fillers and the empty Braille cell.
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+_POINTER = b"version https://git-lfs.github.com/spec/"  # what Git keeps in place of a large file
 _BATCH = 4096  # rows of a parquet file made into objects at a time
 
 
@@ -55,8 +56,11 @@ def read_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
 
     Lines end at a line feed only (U+2028 inside a string is text); blank lines are passed over.
     Arguments: `columns` that a parquet file must have; of JSON lines each is asked as it is read.
-    Raises UserError naming file and line: empty file, not UTF-8, cut off, not JSON, not an object, no such column.
+    Raises UserError naming file and line: empty file, a pointer of Git LFS, not UTF-8, cut off, not JSON, not an
+    object, no such column.
     """
+    if _is_pointer(file):
+        raise UserError(f"{file}: expected rows, found a Git LFS pointer to them; fetch the file, as by `git lfs pull`")
     rows = _parquet_rows(file, columns) if file.suffix == ".parquet" else _json_rows(file)
     empty = True
     for row in rows:
@@ -64,6 +68,14 @@ def read_rows(file: Path, columns: Sequence[str] = ()) -> Iterator[Row]:
         yield row
     if empty:
         raise UserError(f"{file}: expected at least one row, found an empty file; check how it was written")
+
+
+def _is_pointer(file: Path) -> bool:
+    try:
+        with file.open("rb") as handle:
+            return handle.read(len(_POINTER)) == _POINTER
+    except OSError:  # told by whoever reads it
+        return False
 
 
 def _json_rows(file: Path) -> Iterator[Row]:
@@ -83,8 +95,8 @@ def _json_rows(file: Path) -> Iterator[Row]:
             raise
         except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
             raise UserError(
-                f"{place}: expected one JSON object, found {error} in {text[:60]!r}; the file may be cut off, write "
-                f"it again"
+                f"{place}: expected one JSON object, found {error} in {text[:60]!r}; the file may be cut off, or of "
+                "another kind than JSON lines with one object a line: write it again"
             ) from error
         if not isinstance(values, dict):
             raise UserError(f"{place}: expected a JSON object, found {type(values).__name__}; write one object a line")

@@ -1,6 +1,5 @@
 """The files behind `data.path`: one file, a folder of splits in shards, or a name on the Hugging Face hub."""
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -89,7 +88,7 @@ def _splits_of(folder: Path) -> dict[str, list[Path]]:
     if not files:
         raise UserError(
             f"expected {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} files in the folder {folder}, found "
-            f"{_shown(sorted(os.listdir(folder))) or 'nothing'}; check data.path"
+            f"{_shown(sorted(map(_kind_shown, folder.iterdir()))) or 'nothing'}; check data.path"
         )
     splits: dict[str, list[Path]] = {}
     for file in sorted(files):
@@ -133,6 +132,11 @@ def _suffix(file: Path) -> str:
 
 def _stem(file: Path) -> str:
     return file.name.removesuffix(_suffix(file))
+
+
+def _kind_shown(entry: Path) -> str:
+    """A name in a folder, and what it is where that is no file."""
+    return f"{entry.name}/" if entry.is_dir() else entry.name if entry.exists() else f"{entry.name} (a broken link)"
 
 
 def _shown(names: list[str]) -> str:
