@@ -1,5 +1,6 @@
 """What canaries cost: utility of RL with them against RL without them, between cells that differ in nothing else."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,13 @@ def utility_comparison(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         reason = "no finished cell has canaries"
     found = [] if reason else [_comparison(row, without) for row in planted]
     return {"definition": DEFINITION, "comparisons": found, "reason": reason}
+
+
+def check_answers(report: Mapping[str, Any]) -> None:
+    """Reads what a comparison would read of a report; raises what it would where that is not as it was written."""
+    if pick(report, "utility.margin") is not None and pick(report, "utility.base.n"):
+        for arm, name in itertools.product(ARMS, METRICS):
+            dict(_changes(report, arm, name))
 
 
 def _planted(row: Mapping[str, Any]) -> bool:
