@@ -12,7 +12,7 @@ import numpy as np
 
 from canaryjax import stats
 from canaryjax.report.text import pick
-from canaryjax.sweep.cells import BASE, SEED
+from canaryjax.sweep.cells import BASE, LONGEST_VALUE, SEED
 from canaryjax.sweep.comparison import Sample, compare
 from canaryjax.sweep.file import SweepFile
 from canaryjax.sweep.panel_groups import Group, Member, differences, make_groups
@@ -95,10 +95,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _labels(key: str, members: Sequence[Member]) -> list[str]:
-    """Short names of the members, all unlike: a rate in per cent, a path by its end where that tells them apart."""
+    """Short names of the members, all unlike: a rate in per cent, a path by its end where that tells them apart.
+
+    Where values are longer than a name, the cells' names: a label of many lines leaves no room in a picture.
+    """
     whole = [_word(key, member.value) for member in members]
     for labels in ([text.rsplit("/", 1)[-1] for text in whole], whole):
-        if len(set(labels)) == len(labels):
+        if len(set(labels)) == len(labels) and max(map(len, labels), default=0) <= LONGEST_VALUE:
             return labels
     return [member.row["name"] for member in members]
 

@@ -276,3 +276,13 @@ def test_what_providers_left_of_the_canary(summary, report):
     assert (row["survived"]["count"], row["survived"]["n"]) == (12, 25)  # the study's own cut drops none
     assert {name: own["count"] for name, own in row["realised_rate"].items()} == {"overall": 11, "rm": 8, "rl": 3}
     assert row["configured_rate"] == 0.5
+
+
+def test_a_value_too_long_for_a_label_gives_way_to_the_cells_name(panels, report):
+    # 3,000 characters under a picture were 230 lines, and left nothing of it.
+    long = ["a" * 41, "b" * 3000]
+    (panel,) = panels(f"base: quick\nseeds: own\ngrid: {{study.setting: {long}}}\n", [report([0.1, 0.2])] * 2)
+    assert [level["label"] for level in panel["levels"]] == [f"setting-{'a' * 40}", f"setting-{'b' * 40}"]
+    short = ["a" * 40, "b"]
+    (panel,) = panels(f"base: quick\nseeds: own\ngrid: {{study.setting: {short}}}\n", [report([0.1, 0.2])] * 2)
+    assert [level["label"] for level in panel["levels"]] == short
