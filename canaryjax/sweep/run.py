@@ -54,10 +54,14 @@ def run_sweep(file: SweepFile, cells: list[Cell], root: RunDirectory, progress: 
       The outcomes of all cells, in their order.
     """
     ended = {cell.name: Outcome(cell.name, "done") for cell in cells if is_done(cell, root)}
+    for name in _write(
+        file, cells, root, ended
+    ):  # a report that was changed is made again out of the policies' records
+        progress.note(f"cell {name}: its report was changed and is made again")
+        del ended[name]
     left = [cell for cell in cells if cell.name not in ended]
     if ended:
         progress.note(f"{len(ended)} of {len(cells)} cells are done already")
-    _write(file, cells, root, ended)
     with closing(execute(left)) as outcomes:  # a stop that is met here must end what runs elsewhere, too
         for outcome in outcomes:
             ended[outcome.name] = outcome
@@ -81,7 +85,8 @@ def is_done(cell: Cell, root: RunDirectory) -> bool:
     return isinstance(report, dict) and report.get("config_hash") == config_hash(cell.config)
 
 
-def _write(file: SweepFile, cells: list[Cell], root: RunDirectory, ended: dict[str, Outcome]) -> None:
+def _write(file: SweepFile, cells: list[Cell], root: RunDirectory, ended: dict[str, Outcome]) -> list[str]:
+    """Writes `sweep.json` and `sweep.html`; returns the cells that are done, but for a report that cannot be read."""
     rows = []
     for cell in cells:
         outcome = ended.get(cell.name)
@@ -102,6 +107,9 @@ def _write(file: SweepFile, cells: list[Cell], root: RunDirectory, ended: dict[s
                 "report": read_json(folder / "report.json") if outcome and outcome.status == "done" else None,
             }
         )
-    root.write_json(SUMMARY, summarise(file, rows))
+    summary = summarise(file, rows)
+    root.write_json(SUMMARY, summary)
     with root.telling():
         render_sweep(root.path)
+    failed = [cell["name"] for cell in summary["cells"] if cell["status"] == "failed"]
+    return [name for name in failed if name in ended and ended[name].status == "done"]

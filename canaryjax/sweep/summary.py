@@ -64,8 +64,7 @@ def _readable(file: SweepFile, row: Mapping[str, Any]) -> Mapping[str, Any]:
     except ODD as error:
         reason = (
             f"expected {row['directory']}/report.json as it was written, found a changed one "
-            f"({type(error).__name__}: {' '.join(str(error).split())}); remove it and go on with --resume, which makes "
-            "it again"
+            f"({type(error).__name__}: {' '.join(str(error).split())}); --resume makes it again"
         )
         return {**row, "status": "failed", "error": reason, "report": None}
     return row

@@ -63,7 +63,7 @@ def test_a_changed_report_is_a_failed_cell_and_stops_no_other(summary, whole, pa
     first, second = sweep["cells"]
     assert (first["status"], second["status"]) == ("failed", "done")
     assert first["error"].startswith("expected cells/rate-0/report.json as it was written, found a changed one (")
-    assert "go on with --resume" in first["error"]
+    assert "--resume makes it again" in first["error"]
     assert sweep["counts"] == {"done": 1, "failed": 1, "not run": 0}
     assert first["found"] is None
     assert second["found"]["auroc"] == 0.75

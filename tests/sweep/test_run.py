@@ -93,6 +93,13 @@ def test_resume_runs_what_is_not_done_and_takes_up_what_was_begun(file, trained,
     asked.clear()
     _run(file, tmp_path / "out", resume=True)
     assert asked == []
+    # JSON of the right config, and yet no report: taken for done, the page would call it failed, and for ever.
+    report = tmp_path / "out" / "cells" / "delta-0.5" / "report.json"
+    report.write_text(json.dumps(json.loads(report.read_text()) | {"arms": {"violating": {"scores": "x"}}}))
+    _run(file, tmp_path / "out", resume=True)
+    assert asked == [("delta-0.5", True)]
+    assert set(_statuses(tmp_path / "out").values()) == {"done"}
+    asked.clear()
     report = tmp_path / "out" / "cells" / "delta-0.0" / "report.json"  # one that was copied from elsewhere
     report.write_text(json.dumps(json.loads(report.read_text()) | {"config_hash": "another"}))
     _run(file, tmp_path / "out", resume=True)
