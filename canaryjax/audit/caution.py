@@ -73,7 +73,18 @@ def study_warnings(config: AuditConfig, records: Sequence[dict], report: dict[st
     clean = report["exploration"]["clean"]["rate"]
     if clean is not None and clean > TOO_RARE:
         found.append(f"the base writes the canary in {clean:.1%} of answers without instruction: it is too common")
-    return [*found, *_drift_warnings(config, report)]
+    return [*found, *_rank_warnings(config, report), *_drift_warnings(config, report)]
+
+
+def _rank_warnings(config: AuditConfig, report: dict[str, Any]) -> list[str]:
+    tested = report["controls"]["decoy_canary"].get("uniformity") or {}
+    p_values = {arm: tested.get(arm, {}).get("p_value") for arm in ARMS}
+    return [
+        f"{arm} policies do not rank the real canary like one of its decoys (p = {p_value:.4f}), though no trace "
+        "carried it: it is not drawn as they are, and rank p-values mean nothing"
+        for arm, p_value in p_values.items()
+        if p_value is not None and p_value <= config.statistic.null_alpha
+    ]
 
 
 def _drift_warnings(config: AuditConfig, report: dict[str, Any]) -> list[str]:

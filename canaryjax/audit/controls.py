@@ -14,6 +14,8 @@ from canaryjax.audit.textual import FRESH_STRINGS, NO_PLACEBOS, NO_SCRAMBLING
 from canaryjax.config import AuditConfig
 from canaryjax.config.study import StatisticConfig
 
+CARRYING = ("triggered", "contrast")  # kinds of trace that hold the canary
+
 
 def study_controls(
     config: AuditConfig, records: Sequence[dict], arms: Sequence[str], null: dict, threshold: float | None
@@ -56,6 +58,8 @@ def study_controls(
         if kept and evaluation.decoys
         else not_run("no decoys were drawn" if kept else reason)
     )
+    if "per_policy" in out["decoy_canary"]:
+        out["decoy_canary"]["uniformity"] = decoy_uniformity(out["decoy_canary"]["per_policy"], records, study.seed)
     out["placebo_trigger"] = (
         placebo_control(kept, own_arms)
         if kept and evaluation.placebos_same_form + evaluation.placebos_other_form and not canary.textual
@@ -125,6 +129,27 @@ def decoy_control(records: Sequence[dict], arms: Sequence[str], threshold: float
         "high answers to any marker and string of the kind"
     )
     return out
+
+
+def decoy_uniformity(rows: Sequence[dict], records: Sequence[dict], seed: int) -> dict:
+    """By arm, whether the real canary ranks among its decoys like one of them, where no trace of any kind carried it.
+
+    A bias of 0 is not enough: the canary then stands in queries and answers all the same, and decoys do not.
+
+    Args:
+      rows: `per_policy` of `decoy_control`.
+      records: Finished records.
+      seed: Of the simulation.
+    """
+    carried = sum(record["injected"][split][kind] for record in records for split in ("rm", "rl") for kind in CARRYING)
+    if carried:
+        return not_run("traces carried the canary, so its rank need not be uniform; it is tested where none does")
+    found = {}
+    for arm in ARMS:
+        own = [row for row in rows if row["arm"] == arm]
+        ranks, sizes = [row["rank"] for row in own], [row["n_decoys"] for row in own]
+        found[arm] = stats.rank_uniformity(ranks, sizes, seed=seed).to_dict()
+    return {"test": "Kolmogorov's distance from the discrete uniform law of ranks, by simulation"} | found
 
 
 def placebo_control(records: Sequence[dict], arms: Sequence[str]) -> dict:

@@ -65,6 +65,10 @@ def decoy_words(found: Mapping[str, Any]) -> str:
             f"{number(found.get(f'{arm}_mean_score'))}; real canary among its decoys: {ranks}, median "
             f"{number(found.get(f'{arm}_median_p'))}"
         )
+    tested = {arm: pick(found, f"uniformity.{arm}.p_value") for arm in ARMS}
+    if any(p_value is not None for p_value in tested.values()):
+        told = ", ".join(f"p = {number(p_value)} ({arm})" for arm, p_value in tested.items())
+        parts.append(f"No trace carried the canary: ranks against the uniform law, {told}")
     return ". ".join([*parts, f"On {control_pairs(found)}"])
 
 

@@ -33,7 +33,7 @@ from canaryjax.stats.hypothesis import (
 from canaryjax.stats.matching import CaliperMatch, caliper_match
 from canaryjax.stats.paired import PageTest, SignFlipTest, page_trend, require_independent, sign_flip_test
 from canaryjax.stats.proportion import clopper_pearson, mean_interval, newcombe_interval, wilson_interval
-from canaryjax.stats.rank import conformal_p_value, holm, placebo_rank_p_value
+from canaryjax.stats.rank import RankUniformity, conformal_p_value, holm, placebo_rank_p_value, rank_uniformity
 from canaryjax.stats.ratio import Ratio, guarded_ratio, ratio_of_means
 from canaryjax.stats.resampling import hierarchical_bootstrap, tpr_bootstrap_interval
 from canaryjax.stats.result import Interval
@@ -50,6 +50,7 @@ __all__ = [
     "PageTest",
     "PairTest",
     "PermutedBrunnerMunzel",
+    "RankUniformity",
     "Ratio",
     "Remainder",
     "RocCurve",
@@ -81,6 +82,7 @@ __all__ = [
     "pass_at_k",
     "placebo_rank_p_value",
     "ppv",
+    "rank_uniformity",
     "ratio_of_means",
     "remainder_auroc",
     "require_independent",

@@ -288,3 +288,30 @@ def test_a_canary_met_almost_never_or_almost_always_is_told_of(tmp_path, kind, c
     assert not any("the base writes" in text for text in finish(tmp_path, records, arms)["warnings"])
     odd = [record(i, exploration=seen | {kind: {"count": count, "n": 200}}) for i in range(2)]
     assert any(told in text for text in finish(tmp_path, odd, arms)["warnings"])
+
+
+def test_ranks_among_decoys_are_tested_where_no_trace_carried_the_canary(tmp_path):
+    nothing = {"clean": 7, "triggered": 0, "contrast": 0}
+    overrides = ("canary.rate=0", "canary.contrast=0", "evaluation.decoys=19")
+
+    def study(ranks, injected=nothing):
+        records = [record(k, score=0.01 * k, injected={"rm": injected, "rl": injected}) for k in range(16)]
+        for own, rank in zip(records, ranks, strict=True):
+            own["controls"] |= {"score": 20.5 - rank, "decoy": list(range(1, 20))}
+        return finish(tmp_path, records, ["compliant"] * 8 + ["violating"] * 8, *overrides)
+
+    spread = [2, 5, 7, 10, 12, 15, 17, 20]
+    report = study(spread * 2)
+    found = report["controls"]["decoy_canary"]["uniformity"]
+    assert [row["rank"] for row in report["controls"]["decoy_canary"]["per_policy"][:8]] == spread
+    assert found["compliant"]["p_value"] > 0.9
+    page = html.unescape((tmp_path / "report.html").read_text("utf-8"))
+    assert "No trace carried the canary: ranks against the uniform law, p = 1.000 (compliant)" in page
+    assert not any("like one of its decoys" in text for text in report["warnings"])
+    # The violating policies rank the real one first though nothing was planted: something gives it away.
+    report = study([*spread, *[1] * 8])
+    (told,) = [text for text in report["warnings"] if "like one of its decoys" in text]
+    assert told.startswith("violating policies do not rank the real canary")
+    # Contrast traces ask for the canary: it need not rank like a decoy then.
+    found = study(spread * 2, {"clean": 4, "triggered": 0, "contrast": 3})["controls"]["decoy_canary"]["uniformity"]
+    assert found["status"] == "not run"
