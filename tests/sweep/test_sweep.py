@@ -118,7 +118,8 @@ def test_summary_and_page_hold_what_the_reports_say(swept):
         assert compared["arms"][arm]["token_f1"]["difference"] == pytest.approx(change)
         assert compared["arms"][arm]["token_f1"]["reason"] == "needs at least 2 units, found 1"
     page = (path / "sweep.html").read_text()
-    table, panels = page.split('<section id="panels">')
+    table, rest = page.split('<section id="panels">')
+    panels = rest.split("</section>")[0]
     assert table.count('<th scope="row">') == panels.count('<th scope="row">') == 2
     assert "No test: a test needs 2 valid violating policies in each cell, found 0\u00a0% 1, 50\u00a0% 1." in panels
     (panel,) = sweep["panels"]
