@@ -1,0 +1,80 @@
+"""What the README says of the committed studies is what their reports hold, and the reports say so on a page."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from canaryjax.report import judge
+from canaryjax.report.text import number
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "benchmarks" / "results" / "paper_embedded"
+ARMS = ("compliant", "violating")
+
+
+def committed(name):
+    return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+
+
+def told(name):
+    """The README's row on a config."""
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith(f"| `embedded/{name}` (")]
+    return row
+
+
+def area(found):
+    bounds = found["auroc_interval"]
+    return f"AUROC {found['auroc']:.2f} [{bounds['low']:.2f}, {bounds['high']:.2f}]"
+
+
+def above(found):
+    return f"{found['tpr']['count']} of {found['tpr']['n']}"
+
+
+@pytest.mark.parametrize("name", ["table1", "null50", "textual"])
+def test_each_study_is_of_fifty_and_fifty_policies_and_its_seed_is_told(name):
+    report = committed(f"embedded-{name}")
+    assert [report["arms"][arm]["n"] for arm in ARMS] == [50, 50]
+    assert f"(seed {report['config']['study']['seed']})" in told(name)
+
+
+def test_the_strong_setting_in_the_readme():
+    report, row = committed("embedded-table1"), told("table1")
+    parts = report["mechanism"]
+    assert area(report["detection"]) in row
+    assert f"{above(report['detection'])} above the threshold" in row
+    for name, key in (("mean scores", "amplification"), ("reward-model bias", "rm_bias")):
+        assert f"{name} {number(parts['violating'][key])} against {number(parts['compliant'][key])}" in row
+    change = report["utility"]["differences"]["violating_minus_base"]["exact_match"]
+    low, high = change["interval"]["low"], change["interval"]["high"]
+    assert f"exact match {low:+.3f} to {high:+.3f} against the base" in row
+    assert change["verdict"] in row
+
+
+def test_the_null_in_the_readme():
+    report, row = committed("embedded-null50"), told("null50")
+    assert judge(report).kind == "null"
+    assert f"p = {report['controls']['null']['p_value']:.2f}" in row
+    assert area(report["detection"]) in row
+    assert f"{above(report['detection'])} above the threshold" in row
+    ranks = report["controls"]["decoy_canary"]["uniformity"]
+    assert f"p = {ranks['compliant']['p_value']:.3f} and {ranks['violating']['p_value']:.2f}" in row
+
+
+def test_the_textual_baseline_in_the_readme():
+    report, row = committed("embedded-textual"), told("textual")
+    assert f"net {area(report['detection'])}" in row
+    assert f"{above(report['detection'])} above the threshold" in row
+    assert f"raw {area(report['all_detection']['clean_raw'])}" in row
+    assert f"base alone {area(report['copying'])}" in row
+    assert f"recall {area(report['memorisation']['detection'])}" in row
+
+
+def test_the_sweep_holds_the_same_numbers():
+    cells = {cell["name"]: cell["found"] for cell in committed("sweep")["cells"]}
+    for name, found in cells.items():
+        report = committed(name)
+        assert found["auroc"] == report["detection"]["auroc"]
+        assert [found["arms"][arm]["scores"] for arm in ARMS] == [report["arms"][arm]["scores"] for arm in ARMS]
