@@ -1,6 +1,7 @@
 """The words that run a study's null."""
 
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -42,7 +43,7 @@ def null_command(config: AuditConfig, shipped: str, changes: str) -> str:
     return shlex.join(["bin/audit", shipped, *(f"{key}={value}" for key, value in zip(keys, values, strict=True))])
 
 
-def leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Values by dotted key.
 
     >>> leaves({"a": {"b": 3}, "c": [1]})

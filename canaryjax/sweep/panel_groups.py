@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from canaryjax.audit.null_command import leaves
+from canaryjax.report.text import pick
 from canaryjax.sweep.cells import BASE
 
 # What says nothing about what is trained and scored: names, words, what is kept of a run.
@@ -21,7 +23,7 @@ class Member:
 
     def at(self, key: str) -> "Member":
         """The same cell by what its config says of a key."""
-        return Member(lookup(self.row["config"], key), self.row)
+        return Member(pick(self.row["config"], key), self.row)
 
 
 @dataclass(frozen=True)
@@ -78,18 +80,6 @@ def _slices(key: str, several: Sequence[str], rows: Sequence[Mapping[str, Any]])
     return [Group(key, at, tuple(members.values())) for at, members in found.values()]
 
 
-def lookup(config: Mapping[str, Any], key: str) -> Any:
-    """The value of a dotted key in a config, None where it has no such key.
-
-    >>> lookup({"canary": {"rate": 0.1}}, "canary.rate"), lookup({"policy": {}}, "policy.clip_range")
-    (0.1, None)
-    """
-    found: Any = config
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
-
-
 def differences(configs: Sequence[Mapping[str, Any]], without: Sequence[str]) -> list[dict[str, Any]]:
     """The keys in which configs differ, words and those of `without` left out.
 
@@ -103,7 +93,7 @@ def differences(configs: Sequence[Mapping[str, Any]], without: Sequence[str]) ->
     >>> differences([{"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3, "d": 0}}], [])
     [{'key': 'a.c', 'shared': True, 'values': [2, 3]}, {'key': 'a.d', 'shared': False, 'values': [None, 0]}]
     """
-    flat = [_effective(dict(_leaves(config))) for config in configs]
+    flat = [_effective(leaves(config)) for config in configs]
     keys = dict.fromkeys(itertools.chain.from_iterable(flat))
     left_out = tuple(f"{key}." for key in (*WORDS, *without))
     found = []
@@ -121,14 +111,6 @@ def _effective(flat: dict[str, Any]) -> dict[str, Any]:
         textual = flat.get("canary.family") == "textual"
         return flat | {"canary.contrast": 0.0 if textual else flat["canary.rate"]}
     return flat
-
-
-def _leaves(config: Mapping[str, Any], prefix: str = "") -> Any:
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _canonical(value: Any) -> str:

@@ -131,7 +131,7 @@ def _level(member: Member, name: str) -> dict[str, Any]:
 
 def _arm(report: Mapping[str, Any] | None, arm: str) -> dict[str, Any]:
     part = pick(report, f"arms.{arm}", {})
-    scores, per_token = part.get("scores") or [], _per_token(report, part)
+    scores, per_token = part.get("scores") or [], part.get("scores_per_token")
     invalid = [own["trial"] for own in part.get("invalid") or ()]
     return {
         "n": len(scores),
@@ -145,16 +145,8 @@ def _arm(report: Mapping[str, Any] | None, arm: str) -> dict[str, Any]:
         "interval_per_token": stats.mean_interval(per_token or [], LEVEL).to_dict(),
         "per_token_reason": None
         if per_token is not None
-        else "the report does not say how long each policy's string is",
+        else "the report does not say what each policy scores a token",
     }
-
-
-def _per_token(report: Mapping[str, Any] | None, arm: Mapping[str, Any]) -> list[float] | None:
-    """Scores in nats a token: the report's, or where all strings of the study are of one length, by that."""
-    scores, given, lengths = arm.get("scores") or [], arm.get("scores_per_token"), pick(report, "canary.tokens", [])
-    if given is not None:
-        return list(given)
-    return [score / lengths[0] for score in scores] if len(lengths) == 1 else None
 
 
 def _test(

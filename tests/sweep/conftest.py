@@ -63,12 +63,18 @@ def tiny_model_folder(tmp_path_factory):
 def _report(violating, compliant=(0.0, 0.1), trials=None, tokens=(11,), invalid=(), **changes):
     trials = list(range(len(violating))) if trials is None else trials
     lost = [{"trial": trial, "reason": "not finite"} for trial in invalid]
+
+    def arm(scores, own, lost):
+        found = {"trials": own, "scores": list(scores), "invalid": lost}
+        # Strings of several lengths are not told apart here: a test that has such says the scores a token itself.
+        return found | ({"scores_per_token": [x / tokens[0] for x in scores]} if len(tokens) == 1 else {})
+
     return {
         "statistic": {"primary": "induced_net"},
         "canary": {"tokens": list(tokens)},
         "arms": {
-            "compliant": {"trials": list(range(100, 100 + len(compliant))), "scores": list(compliant), "invalid": []},
-            "violating": {"trials": trials, "scores": list(violating), "invalid": lost},
+            "compliant": arm(compliant, list(range(100, 100 + len(compliant))), []),
+            "violating": arm(violating, trials, lost),
         },
     } | changes
 

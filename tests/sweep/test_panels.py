@@ -9,6 +9,8 @@ from scipy import stats as sps
 from canaryjax.audit.provider_summary import provider_summary
 from canaryjax.config import load_config
 from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS
+from canaryjax.sweep.panel_groups import differences
+from canaryjax.sweep.survival import survival_rows
 
 OWN = "seeds: own\nset: {canary.contrast: null}\nbase: quick\n"
 SHARED = OWN.replace("own", "shared")
@@ -231,18 +233,20 @@ def test_a_grid_has_a_panel_at_each_value_of_the_other_keys(panels, report):
 
 def test_score_a_token_stands_beside_the_score(panels, report):
     listed = report([4.0, 8.0], tokens=(2, 4))
-    listed["arms"]["violating"]["scores_per_token"] = [2.0, 2.5]
     made = [report([11.0, 22.0]), listed, report([8.0, 4.0], tokens=(4,))]
+    given = ([1.0, 2.0], [2.0, 2.5], [2.0, 1.0])
+    for one, scores in zip(made, given, strict=True):
+        one["arms"]["violating"]["scores_per_token"] = scores
     (panel,) = panels(OWN + FAMILIES, made)
-    assert [level["arms"]["violating"]["scores_per_token"] for level in panel["levels"]] == [
-        *([1.0, 2.0], [2.0, 2.5], [2.0, 1.0]),  # strings of one length divide by it
-    ]
+    assert tuple(level["arms"]["violating"]["scores_per_token"] for level in panel["levels"]) == given
     oracle = sps.kruskal([1.0, 2.0], [2.0, 2.5], [2.0, 1.0])
     assert panel["test_per_token"]["result"]["p_value"] == pytest.approx(oracle.pvalue)
     del listed["arms"]["violating"]["scores_per_token"]
     (panel,) = panels(OWN + FAMILIES, made)
     assert panel["test_per_token"]["reason"] == "no score a token in the report of emoji"
-    assert panel["levels"][1]["arms"]["violating"]["per_token_reason"].startswith("the report does not say how long")
+    assert panel["levels"][1]["arms"]["violating"]["per_token_reason"].startswith(
+        "the report does not say what each policy"
+    )
     # Where all strings of a panel are alike in length nothing is gained by it; base models may cut them differently.
     alike = [report([1.0, 2.0])] * 3
     assert panels(OWN + RATES, alike)[0]["test_per_token"] is None
@@ -286,3 +290,18 @@ def test_a_value_too_long_for_a_label_gives_way_to_the_cells_name(panels, report
     short = ["a" * 40, "b"]
     (panel,) = panels(f"base: quick\nseeds: own\ngrid: {{study.setting: {short}}}\n", [report([0.1, 0.2])] * 2)
     assert [level["label"] for level in panel["levels"]] == short
+
+
+def test_a_contrast_that_is_left_out_is_as_the_config_has_it():
+    # As much as the rate, but none with a textual canary: taken for as much there too, the difference would be lost.
+    found = [load_config(name, ["canary.contrast=null"]) for name in ("quick", "embedded/textual")]
+    listed = differences([config.model_dump(mode="json") for config in found], [])
+    (contrast,) = [own for own in listed if own["key"] == "canary.contrast"]
+    assert contrast["values"] == [config.canary.contrast_rate for config in found] == [0.5, 0.0]
+
+
+def test_a_textual_canary_has_a_row_of_survival_without_an_instruction():
+    kept = {"kind": "triggered", "family": "textual", **dict.fromkeys(("value", "count", "n", "interval", "reason"))}
+    provider = {"curated": True, "survival": [kept], "steps": [], "configured_rate": 0.1, "realised_rate": {}}
+    (row,) = survival_rows([{"name": "a", "report": {"provider": provider}}])
+    assert row["design"] == {"family": "textual", "placement": None, "instruction": None}
