@@ -108,3 +108,11 @@ def test_the_drift_of_an_arm_by_hand():
         "kl_interval": None,
         "reason": "no valid policy of this arm has a KL",
     }
+
+
+def test_scores_of_either_sign_are_matched_as_they_are_judged():
+    # Violating policies moved down as far as the others would move up.
+    groups = arms(*([(r["kl"], sign * (r["scores"][SCORE] + extra)) for r in MANY[arm]]
+                    for arm, sign, extra in (("compliant", 1, 0.0), ("violating", -1, 1.0))))  # fmt: skip
+    assert matched(groups)["auroc"] == 0.0
+    assert matched(groups, "statistic.two_sided=true")["auroc"] == 1.0

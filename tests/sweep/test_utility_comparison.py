@@ -79,6 +79,14 @@ def test_of_several_cells_without_canaries_the_one_of_the_same_kind():
     assert [(item["cell"], item["without"]) for item in found["comparisons"]] == [("a", "plain emoji"), ("b", "plain")]
 
 
+def test_a_cell_of_the_same_trials_comes_before_one_of_the_same_kind():
+    # Of the same family, but of other documents: the emoji cell of one seed can be paired trial by trial.
+    stranger = row("stranger", both(0.01, 0.02), "canary.rate=0", "study.seed=5")
+    emoji = row("plain emoji", both(0.01, 0.02), "canary.rate=0", "canary.family=emoji")
+    (item,) = utility_comparison([stranger, emoji, row("planted", PLANTED)])["comparisons"]
+    assert (item["without"], item["design"]) == ("plain emoji", "paired")
+
+
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
