@@ -254,6 +254,8 @@ def test_scores_of_either_sign_are_judged_and_drawn_by_their_distance(tmp_path):
     ranks = [row["rank"] for row in report["controls"]["decoy_canary"]["per_policy"] if row["arm"] == "violating"]
     assert ranks == [1] * 10  # signed, half of them would rank last
     assert scores(report, "violating").tolist() == [1.0] * 10
+    # Decoys at 0 are below the threshold, the tenth smallest of the compliant distances; without it there is no count.
+    assert report["controls"]["decoy_canary"]["violating_decoys_above_threshold"] == {"count": 0, "n": 190}
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "judged, as distances from 0" in page
     with pytest.raises(UserError, match="no centre fixed beforehand"):

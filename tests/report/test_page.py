@@ -102,6 +102,8 @@ def test_page_needs_nothing_from_outside(report, run_at):
         for name in ("src", "href", "action"):
             assert attrs.get(name, "#").startswith(("#", "data:")), (tag, attrs)
     assert not re.search(r"https?://|@import|url\(|<script|<link|<iframe", source)
+    # And where something slips through, the browser is told to load nothing.
+    assert "default-src 'none'" in source
 
 
 def test_hostile_text_is_escaped(report, run_at):

@@ -222,6 +222,15 @@ def test_the_page_escapes_what_it_is_given_and_opens_offline(tmp_path):
     assert "base model: &lt;script&gt;alert(1) (paper:" in page
     assert page.count("&lt;i&gt;one&lt;/i&gt;") == 7  # link and its text, both tables, both settings, the caption
     assert not re.search(r'(src|href)="(?!data:|cells/)', page)
+    assert "default-src 'none'" in page
+
+
+def test_a_ratio_that_is_not_there_has_its_reason_below_the_table(tmp_path):
+    found = found_of()
+    found["arms"]["violating"] |= {"transmission_ratio": None, "transmission_ratio_reason": "bias 0.001 is near zero"}
+    sweep = sweep_of({"table1.repliqa": "a"}, cell_of("paper/table1_repliqa", "a", found))
+    (tmp_path / "sweep.json").write_text(json.dumps(sweep))
+    assert "RepliQA: bias 0.001 is near zero." in render_sweep(tmp_path).read_text("utf-8")
 
 
 def test_a_sweep_without_rows_has_no_such_section(tmp_path):

@@ -254,6 +254,13 @@ def test_score_a_token_stands_beside_the_score(panels, report):
     assert panels(models, made)[0]["test_per_token"]["kind"] is None
 
 
+def test_the_summary_says_why_an_arm_has_no_ratio(summary, report):
+    made = [report([1.0, 2.0], mechanism={"violating": {"reason": "bias near zero"}}), None, None]
+    (first, *_) = summary(OWN + FAMILIES, made)["cells"]
+    arms = first["found"]["arms"]
+    assert [arms[arm]["transmission_ratio_reason"] for arm in ("compliant", "violating")] == [None, "bias near zero"]
+
+
 def test_what_providers_left_of_the_canary(summary, report):
     def split(clean, triggered, contrast):
         return {"clean": clean, "triggered": triggered, "contrast": contrast}
