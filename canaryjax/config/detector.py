@@ -139,6 +139,10 @@ class DetectorConfig(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = "detector"
     """Of the run and its default folder."""
     site: SiteConfig
+    """The site's files and secrets."""
     model: ModelConfig
+    """The model that is asked."""
     probing: ProbingConfig = ProbingConfig()
+    """How often, and how."""
     evidence: EvidenceConfig = EvidenceConfig()
+    """How answers become findings."""

@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
+from canaryjax.config.detector import DetectorConfig
 from canaryjax.config.fields import section_in
 from canaryjax.config.policy import ALGORITHMS
 from canaryjax.config.schema import AuditConfig
@@ -41,6 +42,23 @@ def config_keys() -> list[Key]:
     for name, field in AuditConfig.model_fields.items():
         keys += _policy_keys() if name == "policy" else _keys(name, field, field.default)
     return keys
+
+
+def detector_keys() -> list[Key]:
+    """All keys of a detector run, in the schema's order; a key without a default says that one must be given."""
+    return list(_class_keys("", DetectorConfig))
+
+
+def _class_keys(prefix: str, section: type[BaseModel]) -> Iterator[Key]:
+    for name, field in section.model_fields.items():
+        inner = section_in(field.annotation)
+        if inner is not None:
+            yield from _class_keys(f"{prefix}{name}.", inner)
+        elif field.is_required():
+            words = allowed(field.annotation, field.metadata)
+            yield Key(f"{prefix}{name}", "(to be given)", words, field.description or "")
+        else:
+            yield from _keys(f"{prefix}{name}", field, field.default)
 
 
 def _policy_keys() -> list[Key]:

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ValidationError
 
 from canaryjax.cli import main
 from canaryjax.config import AuditConfig
+from canaryjax.config.detector import DetectorConfig
 from canaryjax.config.fields import Section
-from canaryjax.config.listing import config_keys
+from canaryjax.config.listing import config_keys, written
 from canaryjax.config.policy import AdaptiveKLConfig, GRPOConfig, PPOConfig
 
 
@@ -125,3 +126,27 @@ def test_the_readme_shows_real_lines(capsys):
     text = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
     (shown,) = re.findall(r"```\n(policy\.clip_high = .*?)```", text, re.S)
     assert shown in _printed(capsys, "policy")[1]
+
+
+def test_the_detectors_keys_are_listed_under_its_name(capsys):
+    status, out, _ = _printed(capsys, "detector")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    shown = dict(line.split(" = ", 1) for line in out.splitlines() if not line.startswith(" "))
+    given = {"site": {"folder": "a", "secrets": "b"}, "model": {"path": "c"}}
+    for name, value in _leaves(DetectorConfig.model_validate(given)):
+        section, _, key = name.rpartition(".")
+        if given.get(section, {}).get(key) is None:
+            assert shown.pop(name) == written(value)
+    assert shown == {"site.folder": "(to be given)", "site.secrets": "(to be given)", "model.path": "null"}
+
+
+def test_a_part_of_the_detectors_keys(capsys):
+    status, out, _ = _printed(capsys, "detector.evidence.prior")
+    assert status == 0
+    assert re.findall(r"^\S+", out, re.MULTILINE) == [
+        f"evidence.prior.{name}" for name in ("no_log", "no_fetch", "some_pages", "all_pages")
+    ]
+    status, _, err = _printed(capsys, "detector.evidence.priors")
+    assert status == 2
+    assert "did you mean 'evidence.prior'?" in err

@@ -9,20 +9,25 @@ import pytest
 
 from canaryjax import stats
 from canaryjax.config import load_config
-from canaryjax.config.listing import config_keys, written
+from canaryjax.config.detector import DetectorConfig
+from canaryjax.config.listing import config_keys, detector_keys, written
 from canaryjax.config.policy import ALGORITHMS
 from canaryjax.config.schema import AuditConfig
 
-ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "canaryjax" / "audit" / "PROTOCOL.md").read_text("utf-8")
-EXPECTED = [*(f"BC-{n}" for n in range(1, 72)), *(f"BC-A{n}" for n in range(1, 20))]
+ROOT = Path(__file__).resolve().parents[1]
+TABLES = {"audit": ("BC", 71, 19)}  # letters of the IDs; requirements; points left open
 TEST = re.compile(r"`(tests/(?:\w+/)*test_\w+\.py)::(test_\w+)`")
 KEY = re.compile(r"(?:(?P<whose>[\w/]+):)?(?P<name>\w+(?:\.\w+)+)(?:=(?P<value>.+))?")
 
 
-def read_rows(text):
+def protocol(part):
+    """The text of a part's table."""
+    return (ROOT / "canaryjax" / part / "PROTOCOL.md").read_text("utf-8")
+
+
+def read_rows(part):
     """(ID, what, where, shown by) of each row, in order."""
-    return [cells(line) for line in text.splitlines() if line.startswith("| BC-")]
+    return [cells(line) for line in protocol(part).splitlines() if line.startswith(f"| {TABLES[part][0]}-")]
 
 
 def cells(line):
@@ -41,6 +46,8 @@ def names_in(file):
 @cache
 def defaults(whose):
     """Keys and their values as an override writes them: a shipped config's, an algorithm's, or what both have alike."""
+    if whose == "detector":
+        return {key.name: key.default for key in detector_keys()}
     if whose is not None and whose not in ALGORITHMS:
         config = load_config(whose)
         names = [key.name for key in config_keys() if key.algorithm in (None, config.policy.algorithm)]
@@ -53,7 +60,8 @@ def where_faults(cell):
     """What a cell names in backticks and is neither a file nor a key with that value."""
     for token in re.findall(r"`([^`]+)`", cell):
         key = KEY.fullmatch(token)
-        if key and key["name"].split(".")[0] in AuditConfig.model_fields:
+        sections = (DetectorConfig if key and key["whose"] == "detector" else AuditConfig).model_fields
+        if key and key["name"].split(".")[0] in sections:
             found = defaults(key["whose"]).get(key["name"])
             if found is None:
                 yield f"{token}: no such key"
@@ -86,15 +94,19 @@ def row_faults(row):
     return [*where_faults(row[1]), *where_faults(row[2]), *shown_faults(row[3])]
 
 
-def test_every_requirement_has_one_row_in_order():
-    assert [row[0] for row in read_rows(TEXT)] == EXPECTED
+@pytest.mark.parametrize("part", TABLES)
+def test_every_requirement_has_one_row_in_order(part):
+    letters, requirements, points = TABLES[part]
+    numbers = [*range(1, requirements + 1), *(f"A{n}" for n in range(1, points + 1))]
+    assert [row[0] for row in read_rows(part)] == [f"{letters}-{number}" for number in numbers]
 
 
-def test_all_that_the_table_names_is_there():
-    assert {row[0]: faults for row in read_rows(TEXT) if (faults := row_faults(row))} == {}
+@pytest.mark.parametrize("part", TABLES)
+def test_all_that_the_table_names_is_there(part):
+    assert {row[0]: faults for row in read_rows(part) if (faults := row_faults(row))} == {}
 
 
-GOOD = "`tests/audit/test_protocol.py::test_every_requirement_has_one_row_in_order`"
+GOOD = "`tests/test_protocol.py::test_every_requirement_has_one_row_in_order`"
 
 
 @pytest.mark.parametrize(
@@ -107,14 +119,16 @@ GOOD = "`tests/audit/test_protocol.py::test_every_requirement_has_one_row_in_ord
         ("`canary.rate=0.02`", GOOD, "it is 0.01"),
         ("`ppo:policy.temperature=1.0`", GOOD, "it is 0.7"),
         ("`embedded/null:canary.rate=0.5`", GOOD, "it is 0.0"),
+        ("`detector:probing.repeats=3`", GOOD, "it is 2"),
+        ("`detector:probing.repeat`", GOOD, "no such key"),
         ("", "", "expected tests"),
         ("", "met", "expected tests"),
         ("", "partly:", "expected tests"),
         ("", f"yes, {GOOD}", "expected tests"),
         ("", f"not yet: soon; {GOOD}", "not there"),
-        ("", "`tests/audit/test_protocol.py::test_gone`", "no such test"),
+        ("", "`tests/test_protocol.py::test_gone`", "no such test"),
         ("", "`tests/audit/test_gone.py::test_gone`", "no such test"),
-        ("", f"{GOOD}, `tests/audit/test_protocol.py`", "is named as"),
+        ("", f"{GOOD}, `tests/test_protocol.py`", "is named as"),
     ],
 )
 def test_a_row_that_is_wrong_is_found(where, shown, fault):
@@ -122,13 +136,19 @@ def test_a_row_that_is_wrong_is_found(where, shown, fault):
 
 
 def test_rows_that_are_right_are_left_alone():
-    for where, shown in (("`keys.py`, `bin/audit`", GOOD), ("", f"partly: more; {GOOD}, {GOOD}"), ("", "not yet: x")):
+    for where, shown in (
+        ("`keys.py`, `bin/audit`", GOOD),
+        ("`detector:model.path`", GOOD),
+        ("", f"partly: more; {GOOD}, {GOOD}"),
+        ("", "not yet: x"),
+    ):
         assert row_faults(("BC-1", "what", where, shown)) == []
     assert row_faults(("BC-1", "what", GOOD)) != []
 
 
 def test_the_papers_numbers_are_there_and_fit_together():
-    part = TEXT[TEXT.index("## The paper's numbers") :]
+    text = protocol("audit")
+    part = text[text.index("## The paper's numbers") :]
     rows = [cells(line) for line in part.splitlines() if line.startswith("|")]
     numbers = {row[3]: row[1:3] for row in rows}
     assert set(numbers) >= {f"BC-{n}" for n in (45, 58, 59, 61, 62, 64, 66)}
