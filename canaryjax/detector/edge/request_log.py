@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from canaryjax.detector.derive import edge_id
+from canaryjax.detector.records import Tier
 from canaryjax.detector.secret import Secret
 from canaryjax.errors import UserError
 
@@ -44,7 +45,7 @@ class RequestRow:
     ip: str | None
     user_agent: str | None
     vendor: str | None
-    tier: str | None
+    tier: Tier | None
     label: str | None
     id: int | None
     page_status: int
@@ -124,7 +125,7 @@ class RequestLog:
         return tuple(
             row
             for row in self.rows
-            if row.id is not None and row.id != edge_id(edge_secret, str(row.tier), str(row.label))
+            if row.tier and row.label and row.id != edge_id(edge_secret, row.tier, row.label)
         )
 
     @cached_property
