@@ -26,8 +26,8 @@ so the second argument, not the first, holds for them.
 
 What the arguments need of other modules: which targets of a part are asked, and in which order all are, is drawn by
 position (`ticket`) and depends on no answer; each target gets the same probes; and no test looks at y_p before its
-statistic is declared. What they need of the user: no negative is ever published, and each sentence stands where its part says.
-The commitment shows that the deal was not chosen after the answers were known.
+statistic is declared. What they need of the user: no negative is ever published, and each sentence stands where its
+part says. The commitment shows that the deal was not chosen after the answers were known.
 """
 
 import hashlib
