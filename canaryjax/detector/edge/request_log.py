@@ -50,25 +50,6 @@ class RequestRow:
     id: int | None
     page_status: int
 
-    @property
-    def name(self) -> str | None:
-        """Names the request that an id was made for, as `Target.log_row` holds it; None where it was not stamped."""
-        return None if self.label is None else f"{self.tier}/{self.label}"
-
-    def plain(self) -> dict[str, str | int | None]:
-        """The row as the edge wrote it, for a report."""
-        return {
-            "time": stamp_of(self.time),
-            "path": self.path,
-            "ip": self.ip,
-            "user_agent": self.user_agent,
-            "vendor": self.vendor,
-            "tier": self.tier,
-            "label": self.label,
-            "id": None if self.id is None else f"{self.id:012x}",
-            "page_status": self.page_status,
-        }
-
 
 @dataclass(frozen=True)
 class FetchCount:
@@ -123,9 +104,7 @@ class RequestLog:
     def wrong_ids(self, edge_secret: Secret) -> tuple[RequestRow, ...]:
         """Rows whose id is not the one that the edge secret gives for their label: another secret, or forged."""
         return tuple(
-            row
-            for row in self.rows
-            if row.tier and row.label and row.id != edge_id(edge_secret, row.tier, row.label)
+            row for row in self.rows if row.tier and row.label and row.id != edge_id(edge_secret, row.tier, row.label)
         )
 
     @cached_property
