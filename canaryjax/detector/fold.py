@@ -79,6 +79,8 @@ def fold(text: str) -> str:
     >>> fold("<p>Zo\\u00eb&nbsp;O\\u2019Brien\\u2019s <b>ga</b>te\\u2014Stow-on-Sea</p>")
     'zoe obrien gate stow on sea'
     """
+    if text.isascii() and text.isalpha():  # one plain word, as most entries are
+        return text.lower()
     for _ in range(2):
         text = html.unescape(ENDLESS.sub(" ", _without_markup(text)))
     for _ in range(2):  # folding a case can leave a form that has parts, and parts a letter that has a case
