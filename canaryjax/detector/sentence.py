@@ -41,7 +41,8 @@ def opening_of_fact(shapes: Shapes, choice: int) -> str:
 
 def fill(text: str, fact: Fact, opening: str = "") -> str:
     """A shape's or question's text with fields put in for their names in braces."""
-    values = {"opening": opening, **{field: str(getattr(fact, field)) for field in FIELDS}}
+    values: dict[str, str] = {field: str(getattr(fact, field)) for field in FIELDS}
+    values["opening"] = opening
     return NAME.sub(lambda found: values[found[1]], text)
 
 
