@@ -90,7 +90,7 @@ def _read(path: Path) -> Secret:
     except OSError as error:
         raise UserError(
             f"expected a secret in {path}, found {error.strerror or 'no file'}; "
-            "`canaryjax detector generate` writes one"
+            "`canaryjax detector secrets` writes one"
         ) from None
     if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
         raise UserError(
