@@ -86,8 +86,23 @@ def test_populations_have_wilson_intervals_and_both_rules():
     assert positive["field_rule"]["hits"] == positive["hits"] == 5
 
 
+def test_famous_facts_need_not_give_four_fields_of_one_answer():
+    run = Run().ladder(3, 2, 0, 0, 0).controls(ceiling=0)
+    name, what = frozenset(("given", "surname")), frozenset(("event", "year"))
+    for i in range(6):
+        run.answers += [
+            answer(f"positive-{i:03d}", "who", net=name),
+            answer(f"positive-{i:03d}", "paraphrase", net=what),
+        ]
+    report = run.weigh()
+    positive = report["populations"]["positive"]
+    assert (positive["hits"], positive["field_rule"]["hits"]) == (0, 6)
+    assert group(report, "ladder 300")["normalised"]["raw"] == pytest.approx((2 / 3) / (6 / 8))
+    assert not any("famous facts is recalled" in text for text in report["warnings"])
+
+
 def test_the_ceilings_rule_is_the_canaries_too():
-    # SD-A5: three full decodes of one answer each are hits, but not by fields; positives can be hits by fields alone.
+    # SD-A5: three full decodes of one answer each are hits, but not by the field rule, which positives can meet.
     run = Run().add("site", 3, 0, tier="site", occurrences=1).controls()
     run.answers += [answer(f"site-{i:03d}", "who", net=ALL, decoded=True) for i in range(3)]
     own = group(run.weigh(), "site 1")
@@ -252,7 +267,8 @@ def test_the_part_is_plain_json_and_tells_no_field():
         *("cohorts", "reading", "membership", "hits", "strays", "warnings", "limitations"),
     ]
     assert report["hits"][-1]["source"] == {"log_row": "row 7"}
-    assert report["rule"] == {"name": "literal", "bits": None, "text": report["rule"]["text"]}
+    assert (report["rule"]["name"], report["rule"]["bits"]) == ("literal", None)
+    assert "3 or more different ones" in report["rule"]["field_text"]
 
 
 def test_an_empty_run_has_reasons_and_no_numbers():
