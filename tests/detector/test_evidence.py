@@ -155,8 +155,18 @@ def test_the_primary_test_stands_alone_and_the_rest_under_holm():
     first = min(own["fisher_p"] for own in report["groups"])
     assert group(report, "ladder 300")["fisher_p"] == first
     assert group(report, "ladder 300")["holm_p"] == pytest.approx(6 * first)
-    assert report["floor_test"]["holm_p"] >= report["floor_test"]["p"]
-    assert report["floor_test"]["below_alpha"] == (report["floor_test"]["holm_p"] <= alpha)
+    assert report["floor_test"]["below_alpha"]
+
+
+def test_the_floor_test_is_judged_after_holm():
+    # C(10, 3)/C(30, 3) = 0.0296 is below the first look's 0.0304; twice that, with the one group, is not.
+    report = Run().add("site", 10, 3, tier="site", occurrences=1).controls().weigh()
+    test = report["floor_test"]
+    assert test["p"] == pytest.approx(120 / 4060)
+    assert test["holm_p"] == pytest.approx(240 / 4060)
+    assert test["p"] < test["alpha"] < test["holm_p"]
+    assert test["below_alpha"] is False
+    assert FRESH in report["reading"]
 
 
 def test_a_fresh_site_is_the_baseline():
