@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from canaryjax.cli import audit, generate, keys, score, startup, sweep
+from canaryjax.cli import audit, detector, generate, keys, score, startup, sweep
 from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 
@@ -31,6 +31,7 @@ app.command("sweep")(sweep.sweep)
 app.command("score")(score.score)
 app.command("generate")(generate.generate)
 app.command("keys")(keys.keys)
+app.add_typer(detector.app, name="detector")
 
 
 @app.callback()

@@ -1,0 +1,197 @@
+"""`canaryjax detector` secrets, lists, generate, sentences, verify, decode: a site's secrets and ids."""
+
+import datetime
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canaryjax.errors import UserError
+
+if TYPE_CHECKING:
+    from canaryjax.detector.edge.request_log import RequestLog
+    from canaryjax.detector.manifest import Manifest
+    from canaryjax.detector.shapes import Shapes
+    from canaryjax.detector.vocabulary import Vocabulary
+
+Folder = Annotated[Path, typer.Argument(help="The site's folder: word lists, shapes, manifest.", show_default=False)]
+SecretsFolder = Annotated[Path, typer.Option("--secrets", help="Folder of seed, control_seed and edge_secret.")]
+
+
+def secrets(
+    folder: Annotated[Path, typer.Argument(help="New folder; outside the site's.", show_default=False)],
+) -> None:
+    """Makes the three secrets of a site, in files that nobody but you may read."""
+    from canaryjax.detector.secret import make_secrets
+
+    make_secrets(folder)
+    print(f"wrote seed, control_seed and edge_secret in {folder}; keep a copy where nobody else can read it")
+
+
+def lists(
+    folder: Folder,
+    seed: Annotated[int, typer.Option(min=0, help="Other seeds make other words.")],
+) -> None:
+    """Makes throw-away word lists and shapes, for tests and demos: never for a site that is to show something."""
+    from canaryjax.detector.throwaway import make_site_lists
+
+    make_site_lists(folder, seed)
+    print(f"wrote throw-away word lists and shapes in {folder}, marked by the file THROWAWAY")
+
+
+def generate(
+    folder: Folder,
+    secrets: SecretsFolder,
+    site: Annotated[int, typer.Option(min=0, help="Sentences on ordinary pages.")] = 12,
+    linked: Annotated[int, typer.Option(min=0, help="On pages that other pages link to.")] = 4,
+    sitemap: Annotated[int, typer.Option(min=0, help="On pages that the sitemap alone names.")] = 4,
+    honeypot: Annotated[int, typer.Option(min=0, help="On pages that robots.txt forbids.")] = 4,
+    per_rung: Annotated[int, typer.Option(min=0, help="At each rung of the ladder, 300, 100, 10 and 1 pages.")] = 5,
+    negatives: Annotated[int, typer.Option(min=1, help="Never published.")] = 20,
+    throw_away: Annotated[bool, typer.Option("--throw-away", help="Take lists that were made for tests.")] = False,
+    write_sentences: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="New file for the sentences, as JSON lines; secret.")
+    ] = None,
+) -> None:
+    """Checks the lists, deals sentences to their places by lot, and writes manifest.json and commitment.json."""
+    from canaryjax.detector import manifest as manifests
+    from canaryjax.detector import publication
+    from canaryjax.detector.design import NONCE_BYTES, Sizes
+    from canaryjax.detector.secret import read_secrets
+
+    sizes = Sizes(site, linked, sitemap, honeypot, per_rung, negatives)
+    manifests.refuse_manifest(folder)
+    throwaway = _refuse_throwaway(folder, throw_away)
+    vocabulary, shapes = _read_lists(folder)
+    made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    nonce = os.urandom(NONCE_BYTES)
+    manifest = manifests.make_manifest(read_secrets(secrets), vocabulary, shapes, sizes, nonce, made, throwaway)
+    if write_sentences is not None:
+        publication.write_sentences(write_sentences, manifest, vocabulary, shapes)
+    manifests.write_manifest(folder, manifest)
+    print(f"wrote {folder / manifests.MANIFEST}, which stays secret, and {folder / manifests.COMMITMENT}")
+    print(f"commitment {manifest.commitment}: show it to others, with its date, before a page is public")
+    if throwaway:
+        print("throw-away lists: nothing that is found with them says anything of a model")
+    for line in publication.placement(manifest):
+        print(f"  {line}")
+    if write_sentences is None:
+        words = shlex.join(["canaryjax", "detector", "sentences", str(folder), "--secrets", str(secrets), "--out"])
+        print(f"for the sentences: {words} FILE")
+    else:
+        print(f"wrote the sentences to {write_sentences}; remove it when the site is built")
+
+
+def _refuse_throwaway(folder: Path, allowed: bool) -> bool:
+    """Whether the lists are throw-away ones; UserError where they are and nobody said that this is meant."""
+    from canaryjax.detector.throwaway import MARKER
+
+    throwaway = (folder / MARKER).exists()
+    if throwaway and not allowed:
+        raise UserError(
+            f"expected word lists of your own in {folder}, found throw-away ones that anybody can make; give "
+            "--throw-away if this is a test"
+        )
+    return throwaway
+
+
+def sentences(
+    folder: Folder,
+    secrets: SecretsFolder,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="New file, as JSON lines; secret.")],
+) -> None:
+    """Writes the sentences to publish, for the site's build: id, tier, rung, cohort, sentence."""
+    from canaryjax.detector import publication
+
+    written = publication.write_sentences(out, *_checked(folder, secrets))
+    print(f"wrote {written} sentences to {out}; remove it when the site is built")
+
+
+def verify(folder: Folder, secrets: SecretsFolder) -> None:
+    """Checks that manifest, commitment, secrets and lists belong together and that the nonce dealt the parts."""
+    manifest, _, _ = _checked(folder, secrets)
+    canaries = sum(entry.part.population == "canary" for entry in manifest.entries)
+    print(f"commitment {manifest.commitment} of {manifest.made}: as the manifest's; hold it against what you published")
+    print("secrets, word lists and shapes: those that the site was generated with")
+    print(
+        f"{canaries} canaries, {len(manifest.entries) - canaries} negatives: ids as derived, no two equal, dealt by lot"
+    )
+
+
+def decode(
+    site: Annotated[Path, typer.Option(help="The site's folder.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Texts or pages; none reads standard input.")
+    ] = None,
+    secrets: Annotated[
+        Path | None, typer.Option(help="Folder of the secrets: checks that lists and log are the site's.")
+    ] = None,
+    log: Annotated[Path | None, typer.Option(help="The edge's request log.")] = None,
+) -> None:
+    """Finds ids in texts and says which manifest entry, or row of the request log, each of them is."""
+    from canaryjax.detector.decode import Decoder
+    from canaryjax.detector.edge.request_log import read_request_log
+    from canaryjax.detector.manifest import read_manifest
+    from canaryjax.detector.spec import format_id
+
+    requests = None if log is None else read_request_log(log)
+    if secrets is None:
+        manifest, vocabulary = read_manifest(site), _read_lists(site)[0]
+    else:
+        manifest, vocabulary, _ = _checked(site, secrets, requests)
+    decoder = Decoder(vocabulary)
+    for name, text in _texts(files):
+        found = decoder.decode(text)
+        for id in found:
+            print(f"{name}: {format_id(id)} {_origin(id, manifest, requests)}")
+        if not found:
+            print(f"{name}: no id")
+
+
+def _texts(files: list[Path] | None) -> Iterator[tuple[str, str]]:
+    for file in files or [None]:
+        try:
+            data = sys.stdin.buffer.read() if file is None else file.read_bytes()
+        except OSError as error:
+            raise UserError(f"expected a readable file {file}, found: {error.strerror}; check the path") from None
+        yield ("-" if file is None else str(file)), data.decode("utf-8", "replace")
+
+
+def _origin(id: int, manifest: "Manifest", log: "RequestLog | None") -> str:
+    from canaryjax.detector.edge.request_log import stamp_of
+
+    entry = manifest.by_id.get(id)
+    if entry is not None:
+        where = entry.part.cohort or f"occurrences {entry.part.occurrences}"
+        return f"{entry.key} ({'never published' if entry.part.population == 'negative' else where})"
+    rows = log.rows_of(id) if log is not None else ()
+    if rows:
+        first = min(rows, key=lambda row: row.time)
+        return f"{first.tier} (request of {stamp_of(first.time)} for {first.path}, the first of {len(rows)})"
+    return "unknown (not in the manifest" + ("; give --log if an edge stamps pages)" if log is None else " or the log)")
+
+
+def _checked(folder: Path, secrets: Path, log: "RequestLog | None" = None) -> tuple["Manifest", "Vocabulary", "Shapes"]:
+    """A site's manifest and lists; UserError where they, the secrets and the log do not belong together."""
+    from canaryjax.detector.manifest import check_manifest, read_manifest
+    from canaryjax.detector.secret import read_secrets
+    from canaryjax.detector.targets import check_log
+
+    kept = read_secrets(secrets)
+    manifest = read_manifest(folder)
+    vocabulary, shapes = _read_lists(folder)
+    check_manifest(manifest, kept, vocabulary, shapes)
+    if log is not None:
+        check_log(log, kept)
+    return manifest, vocabulary, shapes
+
+
+def _read_lists(folder: Path) -> tuple["Vocabulary", "Shapes"]:
+    from canaryjax.detector.shapes import read_shapes
+    from canaryjax.detector.vocabulary import SHAPES_FILE, read_vocabulary
+
+    return read_vocabulary(folder), read_shapes(folder / SHAPES_FILE)
