@@ -44,14 +44,26 @@ def describe(item: Mapping[str, Any], algorithm: str) -> str:
     if item["type"] == "extra_forbidden":
         return f"unknown config key {'.'.join(keys)!r}{hint(keys, algorithm)}"
     found = item.get("input")
+    if item["type"] == "algorithm":
+        keys, found = [*keys, "algorithm"], chosen_algorithm(found)
+    return worded(item, keys, found, set(paths_of(algorithm)))
+
+
+def worded(item: Mapping[str, Any], keys: list[str], found: object, paths: set[str]) -> str:
+    """The line about a key that is known.
+
+    Args:
+      item: Of `ValidationError.errors()`.
+      keys: Of the key, as a user writes them.
+      found: Its value.
+      paths: Every key of the config, sections joined by dots.
+    """
     if item["type"] == "value_error":
         message = item["msg"].removeprefix("Value error, ")
-        paths = set(paths_of(algorithm))  # other marks are a value's own
+        # Other marks are a value's own.
         marked = [name for name in dict.fromkeys(KEY.findall(message)) if ".".join([*keys, name]) in paths]
         plain = KEY.sub(lambda mark: mark[1] if mark[1] in marked else mark[0], message)
         return f"{_named([[*keys, name] for name in marked] or [keys])}: {plain}"
-    if item["type"] == "algorithm":
-        keys, found = [*keys, "algorithm"], chosen_algorithm(found)
     expected, remedy = next(
         (words for start, words in WORDS.items() if item["type"].startswith(start)),
         (item["msg"].removeprefix("Input should be "), "correct it"),
