@@ -15,7 +15,7 @@ from canaryjax.config.policy import ALGORITHMS
 from canaryjax.config.schema import AuditConfig
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLES = {"audit": ("BC", 71, 19)}  # letters of the IDs; requirements; points left open
+TABLES = {"audit": ("BC", 71, 19), "detector": ("SD", 41, 15)}  # letters of the IDs; requirements; points left open
 TEST = re.compile(r"`(tests/(?:\w+/)*test_\w+\.py)::(test_\w+)`")
 KEY = re.compile(r"(?:(?P<whose>[\w/]+):)?(?P<name>\w+(?:\.\w+)+)(?:=(?P<value>.+))?")
 
