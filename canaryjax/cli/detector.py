@@ -2,7 +2,6 @@
 
 import typer
 
-from canaryjax.cli import detector_report, detector_site
 from canaryjax.cli import detector_edge, detector_probe, detector_report, detector_site
 
 app = typer.Typer(
