@@ -95,9 +95,10 @@ def run_probes(
         if not store.answered():
             reasons = "; ".join(f"{number} times {reason}" for reason, number in store.failures().items())
             raise NothingAnswered(f"none of {len(calls)} calls was answered ({reasons}), so there is no rate to report")
-        measure_sentences(site, measures, store, progress)
+        finished = store.note("finished", _now())
+        measure_sentences(site, measures, config.evidence.min_k_share, store, progress)
         progress.stage("weighing the evidence")
-        session = Session(config, site, backend.label, capabilities, crawlers, look, started, _now())
+        session = Session(config, site, backend.label, capabilities, crawlers, look, started, finished)
         report = findings(session, calls, store)
     with run.telling():
         run.write_json(REPORT, report)
@@ -144,6 +145,8 @@ def _ask(calls: Sequence[Call], site: Site, backend: Backend, store: Store, prog
     waiting = {call.request.key: call for call in calls if call.request.key not in answered}
     requests = [call.request for call in waiting.values()]
     progress.stage("asking", total=len(calls), done=len(answered))
+    if waiting:  # else the run ended when it did: a request log that is read again later can then be found complete
+        store.forget("finished")
     failed = 0
     # Closed at once when the run is stopped, so that nothing more is sent.
     outcomes = cast(Generator[Reply | Failure, None, None], backend.answers(requests))

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from canaryjax.detector.call import Call
 from canaryjax.detector.records import FIELDS, AnswerScore, Cohort, Field, Population, ProbeKind, Reply, Target, Tier
 from canaryjax.errors import UserError
@@ -29,7 +27,7 @@ CREATE TABLE answers (key TEXT PRIMARY KEY, target TEXT NOT NULL, kind TEXT NOT 
   refusal INTEGER NOT NULL, prompt_tokens INTEGER, completion_tokens INTEGER,
   UNIQUE (target, kind, temperature, repeat));
 CREATE TABLE failures (key TEXT PRIMARY KEY, reason TEXT NOT NULL);
-CREATE TABLE logps (target TEXT NOT NULL, measure TEXT NOT NULL, nats BLOB NOT NULL, PRIMARY KEY (target, measure));
+CREATE TABLE means (target TEXT NOT NULL, measure TEXT NOT NULL, nats REAL NOT NULL, PRIMARY KEY (target, measure));
 """
 
 
@@ -103,6 +101,11 @@ class Store:
             self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, value))
         return self.about()[name]
 
+    def forget(self, name: str) -> None:
+        """Lets the next `note` of that name be the first again."""
+        with _whole(self._path), self._db:
+            self._db.execute("DELETE FROM about WHERE name = ?", (name,))
+
     def keep_targets(self, targets: tuple[Target, ...]) -> None:
         """Writes down whom the run asks about, in their order."""
         rows = [(t.key, t.population, t.tier, t.occurrences, t.cohort, t.id, t.log_row) for t in targets]
@@ -155,16 +158,17 @@ class Store:
         read, written = self._db.execute(f"SELECT {sums} FROM answers").fetchone()
         return int(read), int(written)
 
-    def add_logps(self, target: str, measure: str, nats: np.ndarray) -> None:
-        """Keeps one number a token of a target's sentence."""
-        with _whole(self._path), self._db:
-            data = np.asarray(nats, "<f8").tobytes()
-            self._db.execute("INSERT OR REPLACE INTO logps VALUES (?, ?, ?)", (target, measure, data))
+    def add_mean(self, target: str, measure: str, nats: float) -> None:
+        """Keeps one number of a target's sentence.
 
-    def logps(self, measure: str) -> dict[str, np.ndarray]:
-        """By target's key, float64 `[tokens]`."""
-        rows = self._db.execute("SELECT target, nats FROM logps WHERE measure = ? ORDER BY target", (measure,))
-        return {target: np.frombuffer(data, "<f8") for target, data in rows}
+        Never one a token: whoever has the weights reads a sentence off its tokens' log-probs, one after the other.
+        """
+        with _whole(self._path), self._db:
+            self._db.execute("INSERT OR REPLACE INTO means VALUES (?, ?, ?)", (target, measure, nats))
+
+    def means(self, measure: str) -> dict[str, float]:
+        """By target's key."""
+        return dict(self._db.execute("SELECT target, nats FROM means WHERE measure = ? ORDER BY target", (measure,)))
 
 
 def peek(path: Path) -> dict[str, int]:
