@@ -22,7 +22,7 @@ from canaryjax.detector.measure import Measure, measure_sentences
 from canaryjax.detector.records import Backend, Failure, Reply, Target
 from canaryjax.detector.scoring import score_answer
 from canaryjax.detector.sentence import fact_of
-from canaryjax.detector.store import STORE, Store
+from canaryjax.detector.store import STORE, Kept, Store
 from canaryjax.detector.targets import Site
 from canaryjax.errors import UserError
 from canaryjax.runlog.directory import RunDirectory
@@ -85,7 +85,10 @@ def run_probes(
     crawlers = check_crawlers(config)
     identity = {"config": detector_hash(config), "site": site.manifest.commitment, "model": backend.label}
     with Store(run.path / STORE, identity) as store:
-        site = _as_begun(site, store)
+        if kept := store.targets():
+            site = as_begun(site, kept)
+        else:
+            store.keep_targets(site.targets)
         calls = make_calls(config, site, backend.label)
         _refuse_other_calls(calls, store)
         started = store.note("started", _now())
@@ -109,12 +112,12 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _as_begun(site: Site, store: Store) -> Site:
-    """The site with the targets that the run was begun with: a request log that grew since has other ones."""
-    kept = store.targets()
-    if not kept:
-        store.keep_targets(site.targets)
-        return site
+def as_begun(site: Site, kept: Sequence[Kept]) -> Site:
+    """The site with the targets that a run was begun with: a request log that grew since has other ones.
+
+    Raises:
+      UserError: A famous fact of the run is gone.
+    """
     facts = {target.key: target.fact for target in site.targets}
     lost = [row.key for row in kept if row.id is None and row.key not in facts]
     if lost:

@@ -103,7 +103,7 @@ def test_a_run_whose_calls_all_fail_ends_with_one_and_goes_on(write, capsys, tmp
         browsing = {name for body in sent for name in body if name not in ("model", "messages", "temperature",
                                                                           "max_tokens", "seed")}  # fmt: skip
         assert browsing == set()  # no tool, no search option (SD-20)
-        assert (code, peek(out / STORE)["answers"]) == (1, 0), err
+        assert (code, peek(out / STORE).answers) == (1, 0), err
         assert "none of 25 calls was answered (25 times status 400)" in err
         assert f"--out {out} --resume --yes" in err
         assert not (out / "report.json").exists()
@@ -203,7 +203,7 @@ def test_a_local_run_is_stopped_and_goes_on(write, root, tmp_path):
     begin = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     begin["env"] = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(words, **begin)
-    while process.poll() is None and not ((out / STORE).is_file() and peek(out / STORE)["answers"] >= 16):
+    while process.poll() is None and not ((out / STORE).is_file() and peek(out / STORE).answers >= 16):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
@@ -211,7 +211,7 @@ def test_a_local_run_is_stopped_and_goes_on(write, root, tmp_path):
     assert "stopped by SIGINT" in err
     assert f"--out {out} --resume --yes" in err
     assert not (out / "report.json").exists()
-    kept = peek(out / STORE)["answers"]
+    kept = peek(out / STORE).answers
     assert 16 <= kept < 375
     done = subprocess.run([*words, "--resume", "--yes"], **begin)
     assert done.returncode == 0, done.stderr
