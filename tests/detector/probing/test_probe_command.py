@@ -159,7 +159,7 @@ def test_fifteen_hundred_calls_under_faults_lose_nothing(write, capsys, tmp_path
 
     try:
         with faults.FaultProxy(plan, server.server_address[1]) as proxy:
-            model = {"base_url": proxy.url, "name": "embedded", "retries": 8, "timeout": 45.0, "logprobs": "off"}
+            model = {"base_url": proxy.url, "name": "embedded", "retries": 8, "timeout": 600.0, "logprobs": "off"}
             file = write_for(root, tmp_path, model)
             code, _, err = probe(capsys, file, "--yes", "--out", tmp_path / "run")
             assert code == 0, err
