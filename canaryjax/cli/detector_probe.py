@@ -12,6 +12,7 @@ from canaryjax.errors import UserError
 if TYPE_CHECKING:
     from canaryjax.config.detector import DetectorConfig
     from canaryjax.detector.plan import Plan
+    from canaryjax.detector.store import Begun
     from canaryjax.detector.targets import Site
     from canaryjax.runlog.directory import RunDirectory
 
@@ -31,6 +32,8 @@ def probe(
 ) -> None:
     """Asks a model, with controls, whether it learned a site's sentences, and reports what it showed."""
     from canaryjax.config.detector_file import load_detector_config
+    from canaryjax.detector.run import as_begun, open_run
+    from canaryjax.detector.store import STORE, peek
     from canaryjax.detector.targets import make_targets
 
     source, *overrides = words
@@ -38,15 +41,16 @@ def probe(
     if resume and out is None:
         raise UserError("expected --out DIR with --resume, found none; name the run directory to go on with")
     site = make_targets(config)
-    spent = _show_plan(config, site, out if resume else None)
+    begun = peek(out / STORE) if resume and out is not None else None
+    if begun is not None and begun.targets:
+        site = as_begun(site, begun.targets)
+    _show_plan(config, site, begun)
     if plan or not (yes or _agreed(config)):
         return
-    from canaryjax.detector.run import open_run
-
     run = open_run(config, out, resume)
     _current.update(run=run.path, words=words)
     try:
-        _run(config, site, run, spent)
+        _run(config, site, run, begun)
     except UserError:
         run.discard_unused()
         raise
@@ -63,35 +67,27 @@ def how_to_resume() -> str:
     run, words = _current["run"], _current["words"]
     command = shlex.join(["canaryjax", "detector", "probe", *words, "--out", str(run), "--resume", "--yes"])
     try:
-        kept = f"{peek(run / STORE)['answers']} answers are kept in {run}"
+        kept = f"{peek(run / STORE).answers} answers are kept in {run}"
     except UserError:  # under the pen of the thread that is being stopped
         kept = f"all answers so far are kept in {run}"
     return f"; {kept}; go on with: {command}"
 
 
-def _show_plan(config: "DetectorConfig", site: "Site", begun: Path | None) -> tuple[int, int]:
-    """Prints what is about to be asked; returns the tokens that answers of a resumed run have read and written.
-
-    Raises:
-      UserError: It would pass a limit of the config (SD-22).
-    """
+def _show_plan(config: "DetectorConfig", site: "Site", begun: "Begun | None") -> None:
+    """Prints what is about to be asked; raises UserError where it would pass a limit of the config (SD-22)."""
     from rich.console import Console
     from rich.table import Table
 
     from canaryjax.detector.call import make_calls
     from canaryjax.detector.plan import check_limits, plan_run
-    from canaryjax.detector.store import STORE, peek
 
-    done = peek(begun / STORE) if begun is not None else {"answers": 0, "read": 0, "written": 0}
     calls = make_calls(config, site, UNKNOWN_LABEL)
-    spent = done["read"], done["written"]
-    plan = plan_run(config, calls, done["answers"], spent)
+    plan = plan_run(config, calls) if begun is None else plan_run(config, calls, begun.answers, begun.tokens)
     table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
     for label, value in plan_rows(plan, config, site):
         table.add_row(label, value)
     Console().print(table, highlight=False, markup=False)
     check_limits(plan, config)
-    return spent
 
 
 def plan_rows(plan: "Plan", config: "DetectorConfig", site: "Site") -> list[tuple[str, str]]:
@@ -130,7 +126,7 @@ def _agreed(config: "DetectorConfig") -> bool:
     return agreed
 
 
-def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", spent: tuple[int, int]) -> None:
+def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", begun: "Begun | None") -> None:
     from rich.console import Console
 
     from canaryjax.cli.detector_report import report
@@ -142,11 +138,12 @@ def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", spent: tup
     from canaryjax.detector.spending import Prices
 
     prices = Prices(config.model.price_in, config.model.price_out)
+    spent = 0.0 if begun is None else prices.of(*begun.tokens)
     try:
         with watching(Console(stderr=True), unit="calls") as progress:
             progress.note(f"run directory {run.path}")
             progress.stage("preflight")
-            backend = open_backend(config, prices.of(*spent))
+            backend = open_backend(config, spent)
             capabilities = examine(backend)
             measures = find_measures(backend, capabilities)
             run_probes(config, site, backend, capabilities.plain(), measures, run, progress)

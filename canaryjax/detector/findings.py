@@ -6,6 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from canaryjax.config.detector import DetectorConfig
 from canaryjax.detector.call import Call
 from canaryjax.detector.edge.crawler import Crawler, SocketResolver, Verifier, read_crawlers, verified_fetches
@@ -81,8 +83,8 @@ def findings(session: Session, calls: Sequence[Call], store: Store) -> dict[str,
         config.evidence,
         session.look,
         _log_facts(session),
-        store.logps("logp") or None,
-        store.logps("standardised") or None,
+        _as_tokens(store.means("logp")),
+        _as_tokens(store.means("standardised")),
     )
     failures = store.failures()
     report = {
@@ -118,6 +120,11 @@ def findings(session: Session, calls: Sequence[Call], store: Store) -> dict[str,
     return report
 
 
+def _as_tokens(means: Mapping[str, float]) -> dict[str, np.ndarray] | None:
+    """Means as `weigh` takes them: the lowest share of a single number is that number."""
+    return {key: np.array([mean]) for key, mean in means.items()} or None
+
+
 def _log_facts(session: Session) -> LogFacts | None:
     """What the request log says, read anew: it holds the run's own time by now, or not."""
     site = session.config.site
@@ -141,7 +148,7 @@ def _warnings(session: Session, planned: int, failures: Mapping[str, int], store
             f"{sum(failures.values())} of {planned} calls have no answer ({reasons}); --resume asks them again."
         )
     if session.config.model.backend == "api":
-        whole = " and, for their log-probs, whole sentences" if store.logps("logp") else ""
+        whole = " and, for their log-probs, whole sentences" if store.means("logp") else ""
         texts.append(
             f"Whoever runs the endpoint was sent questions with some of the fields{whole}, of negatives too: if that "
             "is trained on, later runs find it there."

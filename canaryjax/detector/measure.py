@@ -1,4 +1,4 @@
-"""Numbers for each token of whole sentences, where a backend gives any: what Min-K% and Min-K%++ are made of."""
+"""Min-K% and Min-K%++ of whole sentences, where a backend gives numbers for each of their tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,6 +13,7 @@ from canaryjax.detector.store import Store
 from canaryjax.detector.targets import Site
 from canaryjax.errors import UserError
 from canaryjax.runlog.progress import Progress
+from canaryjax.stats import min_k_mean
 
 AT_ONCE = 16  # sentences: what a kill can lose
 # Per text one number a token after the first, None where there is none.
@@ -40,19 +41,30 @@ def _standardised(backend: LocalBackend, text: str) -> np.ndarray | None:
         return None
 
 
-def measure_sentences(site: Site, measures: Mapping[str, Measure], store: Store, progress: Progress) -> None:
-    """Takes and keeps the numbers of canaries and negatives; nothing is held against those of famous facts (SD-35).
+def measure_sentences(
+    site: Site, measures: Mapping[str, Measure], share: float, store: Store, progress: Progress
+) -> None:
+    """Measures canaries and negatives; nothing is held against famous facts (SD-35).
 
-    It comes after the last question, so that no answer can be drawn from a sentence that was just sent.
+    It comes after the last question, so that no answer can be drawn from a sentence that was just sent. Of a
+    sentence's numbers only the mean that the evidence rests on is kept (see `Store.add_mean`).
+
+    Args:
+      site: Its targets' sentences.
+      measures: Of `find_measures`.
+      share: Of the tokens, the lowest, that is averaged.
+      store: Where the means are kept; what it has is not measured again.
+      progress: Is told.
     """
     targets = [target for target in site.targets if target.population != "positive"]
     for name, measure in measures.items():
-        there = store.logps(name)
+        there = store.means(name)
         waiting = [target for target in targets if target.key not in there]
         progress.stage(f"sentences ({name})", total=len(targets), done=len(targets) - len(waiting))
         for place in range(0, len(waiting), AT_ONCE):
             some = waiting[place : place + AT_ONCE]
             for target, nats in zip(some, measure([sentence_of(target, site) for target in some]), strict=True):
-                if nats is not None:
-                    store.add_logps(target.key, name, nats)
+                mean = None if nats is None else min_k_mean(nats, share, "ceil")
+                if mean is not None:
+                    store.add_mean(target.key, name, mean)
             progress.advance(len(some))

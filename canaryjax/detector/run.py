@@ -22,7 +22,7 @@ from canaryjax.detector.measure import Measure, measure_sentences
 from canaryjax.detector.records import Backend, Failure, Reply, Target
 from canaryjax.detector.scoring import score_answer
 from canaryjax.detector.sentence import fact_of
-from canaryjax.detector.store import STORE, Store
+from canaryjax.detector.store import STORE, Kept, Store
 from canaryjax.detector.targets import Site
 from canaryjax.errors import UserError
 from canaryjax.runlog.directory import RunDirectory
@@ -85,7 +85,10 @@ def run_probes(
     crawlers = check_crawlers(config)
     identity = {"config": detector_hash(config), "site": site.manifest.commitment, "model": backend.label}
     with Store(run.path / STORE, identity) as store:
-        site = _as_begun(site, store)
+        if kept := store.targets():
+            site = as_begun(site, kept)
+        else:
+            store.keep_targets(site.targets)
         calls = make_calls(config, site, backend.label)
         _refuse_other_calls(calls, store)
         started = store.note("started", _now())
@@ -95,9 +98,10 @@ def run_probes(
         if not store.answered():
             reasons = "; ".join(f"{number} times {reason}" for reason, number in store.failures().items())
             raise NothingAnswered(f"none of {len(calls)} calls was answered ({reasons}), so there is no rate to report")
-        measure_sentences(site, measures, store, progress)
+        finished = store.note("finished", _now())
+        measure_sentences(site, measures, config.evidence.min_k_share, store, progress)
         progress.stage("weighing the evidence")
-        session = Session(config, site, backend.label, capabilities, crawlers, look, started, _now())
+        session = Session(config, site, backend.label, capabilities, crawlers, look, started, finished)
         report = findings(session, calls, store)
     with run.telling():
         run.write_json(REPORT, report)
@@ -108,12 +112,12 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _as_begun(site: Site, store: Store) -> Site:
-    """The site with the targets that the run was begun with: a request log that grew since has other ones."""
-    kept = store.targets()
-    if not kept:
-        store.keep_targets(site.targets)
-        return site
+def as_begun(site: Site, kept: Sequence[Kept]) -> Site:
+    """The site with the targets that a run was begun with: a request log that grew since has other ones.
+
+    Raises:
+      UserError: A famous fact of the run is gone.
+    """
     facts = {target.key: target.fact for target in site.targets}
     lost = [row.key for row in kept if row.id is None and row.key not in facts]
     if lost:
@@ -144,6 +148,8 @@ def _ask(calls: Sequence[Call], site: Site, backend: Backend, store: Store, prog
     waiting = {call.request.key: call for call in calls if call.request.key not in answered}
     requests = [call.request for call in waiting.values()]
     progress.stage("asking", total=len(calls), done=len(answered))
+    if waiting:  # else the run ended when it did: a request log that is read again later can then be found complete
+        store.forget("finished")
     failed = 0
     # Closed at once when the run is stopped, so that nothing more is sent.
     outcomes = cast(Generator[Reply | Failure, None, None], backend.answers(requests))

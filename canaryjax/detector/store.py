@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from canaryjax.detector.call import Call
 from canaryjax.detector.records import FIELDS, AnswerScore, Cohort, Field, Population, ProbeKind, Reply, Target, Tier
 from canaryjax.errors import UserError
@@ -29,7 +27,7 @@ CREATE TABLE answers (key TEXT PRIMARY KEY, target TEXT NOT NULL, kind TEXT NOT 
   refusal INTEGER NOT NULL, prompt_tokens INTEGER, completion_tokens INTEGER,
   UNIQUE (target, kind, temperature, repeat));
 CREATE TABLE failures (key TEXT PRIMARY KEY, reason TEXT NOT NULL);
-CREATE TABLE logps (target TEXT NOT NULL, measure TEXT NOT NULL, nats BLOB NOT NULL, PRIMARY KEY (target, measure));
+CREATE TABLE means (target TEXT NOT NULL, measure TEXT NOT NULL, nats REAL NOT NULL, PRIMARY KEY (target, measure));
 """
 
 
@@ -44,6 +42,21 @@ class Kept:
     cohort: Cohort | None
     id: int | None
     log_row: str | None
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How far a run came.
+
+    Attributes:
+      targets: Whom it asks about; none before it began.
+      answers: How many there are.
+      tokens: Read and written by them.
+    """
+
+    targets: tuple[Kept, ...]
+    answers: int
+    tokens: tuple[int, int]
 
 
 class Store:
@@ -103,6 +116,11 @@ class Store:
             self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, value))
         return self.about()[name]
 
+    def forget(self, name: str) -> None:
+        """Lets the next `note` of that name be the first again."""
+        with _whole(self._path), self._db:
+            self._db.execute("DELETE FROM about WHERE name = ?", (name,))
+
     def keep_targets(self, targets: tuple[Target, ...]) -> None:
         """Writes down whom the run asks about, in their order."""
         rows = [(t.key, t.population, t.tier, t.occurrences, t.cohort, t.id, t.log_row) for t in targets]
@@ -112,8 +130,7 @@ class Store:
 
     def targets(self) -> list[Kept]:
         """Whom the run asks about; empty before `keep_targets`."""
-        columns = "key, population, tier, occurrences, cohort, id, log_row"
-        return [Kept(*row) for row in self._db.execute(f"SELECT {columns} FROM targets ORDER BY place")]
+        return _targets(self._db)
 
     def add(self, call: Call, score: AnswerScore, reply: Reply) -> None:
         """Keeps the score of an answer, in a transaction of its own; an earlier failure of the call is forgotten.
@@ -151,35 +168,34 @@ class Store:
 
     def tokens(self) -> tuple[int, int]:
         """Tokens read and written by all answers whose backend told."""
-        sums = "total(prompt_tokens), total(completion_tokens)"
-        read, written = self._db.execute(f"SELECT {sums} FROM answers").fetchone()
-        return int(read), int(written)
+        return _tokens(self._db)
 
-    def add_logps(self, target: str, measure: str, nats: np.ndarray) -> None:
-        """Keeps one number a token of a target's sentence."""
+    def add_mean(self, target: str, measure: str, nats: float) -> None:
+        """Keeps one number of a target's sentence.
+
+        Never one a token: whoever has the weights reads a sentence off its tokens' log-probs, one after the other.
+        """
         with _whole(self._path), self._db:
-            data = np.asarray(nats, "<f8").tobytes()
-            self._db.execute("INSERT OR REPLACE INTO logps VALUES (?, ?, ?)", (target, measure, data))
+            self._db.execute("INSERT OR REPLACE INTO means VALUES (?, ?, ?)", (target, measure, nats))
 
-    def logps(self, measure: str) -> dict[str, np.ndarray]:
-        """By target's key, float64 `[tokens]`."""
-        rows = self._db.execute("SELECT target, nats FROM logps WHERE measure = ? ORDER BY target", (measure,))
-        return {target: np.frombuffer(data, "<f8") for target, data in rows}
+    def means(self, measure: str) -> dict[str, float]:
+        """By target's key."""
+        return dict(self._db.execute("SELECT target, nats FROM means WHERE measure = ? ORDER BY target", (measure,)))
 
 
-def peek(path: Path) -> dict[str, int]:
-    """How far a run came, without taking it up: counts of `targets`, `answers`, tokens `read` and `written`.
+def peek(path: Path) -> Begun:
+    """How far a run came, without taking it up; nothing where there is no file.
 
     Raises:
       UserError: As `Store`, but for the run's identity.
     """
     if not path.exists():
-        return {"targets": 0, "answers": 0, "read": 0, "written": 0}
-    counts = "(SELECT count(*) FROM targets), (SELECT count(*) FROM answers)"
-    sums = "(SELECT total(prompt_tokens) FROM answers), (SELECT total(completion_tokens) FROM answers)"
+        return Begun((), 0, (0, 0))
     with contextlib.closing(_connect(path)) as db, _whole(path):
-        found = (0, 0, 0, 0) if _version(db, path) is None else db.execute(f"SELECT {counts}, {sums}").fetchone()
-    return dict(zip(("targets", "answers", "read", "written"), map(int, found), strict=True))
+        if _version(db, path) is None:
+            return Begun((), 0, (0, 0))
+        (answers,) = db.execute("SELECT count(*) FROM answers").fetchone()
+        return Begun(tuple(_targets(db)), answers, _tokens(db))
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -220,6 +236,17 @@ def _version(db: sqlite3.Connection, path: Path) -> int | None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")  # an answer that was paid for outlives a power cut, too
     return version if tables else None
+
+
+def _targets(db: sqlite3.Connection) -> list[Kept]:
+    columns = "key, population, tier, occurrences, cohort, id, log_row"
+    return [Kept(*row) for row in db.execute(f"SELECT {columns} FROM targets ORDER BY place")]
+
+
+def _tokens(db: sqlite3.Connection) -> tuple[int, int]:
+    sums = "total(prompt_tokens), total(completion_tokens)"
+    read, written = db.execute(f"SELECT {sums} FROM answers").fetchone()
+    return int(read), int(written)
 
 
 def _damaged(path: Path, what: str) -> UserError:

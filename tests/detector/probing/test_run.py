@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
@@ -105,6 +104,15 @@ def test_failures_are_counted_and_asked_again(world, tmp_path):
     report = world.run(config, again, tmp_path / "run", resume=True)
     assert set(again.asked) == failing
     assert (report["calls"]["answered"], report["calls"]["failed"], report["calls"]["failures"]) == (375, 0, {})
+
+
+def test_a_finished_run_is_weighed_anew_without_a_call(world, tmp_path):
+    config = world.config()
+    first = world.run(config, world.backend(config), tmp_path / "run")
+    again = world.backend(config)
+    # Its times stay: a log that covers them by now is complete, where one read at once never is.
+    assert world.run(config, again, tmp_path / "run", resume=True) == first
+    assert again.asked == []
 
 
 def test_a_run_without_an_answer_reports_no_rate(world, tmp_path):
@@ -285,21 +293,25 @@ def test_a_killed_run_loses_no_answer_and_asks_none_twice(full_root, tmp_path):
     assert (report["calls"]["answered"], len(report["hits"]), report["look"]["number"]) == (375, 2, 1)
 
 
-def test_logps_are_kept_as_they_came(world, tmp_path):
+def test_one_number_a_sentence_is_kept(world, tmp_path):
     from canaryjax.detector.store import STORE, Store
 
-    config = world.config()
+    config = world.config(evidence={"permutations": 999, "min_k_share": 0.3})
     backend = world.backend(config)
     missing = {sentence_of(target, backend.site) for target in backend.site.targets[:4]}
 
     def logp(texts):
         return [None if text in missing else nats for text, nats in zip(texts, backend.token_logps(texts), strict=True)]
 
-    world.run(config, backend, tmp_path / "run", measures={"logp": logp})
+    report = world.run(config, backend, tmp_path / "run", measures={"logp": logp})
     with Store(tmp_path / "run" / STORE, {"model": "oracle"}) as store:
-        kept = store.logps("logp")
+        kept = store.means("logp")
     for target in backend.site.targets:
         text = sentence_of(target, backend.site)
         assert (target.key in kept) == (target.population != "positive" and text not in missing)
         if target.key in kept:
-            np.testing.assert_array_equal(kept[target.key], -np.arange(1.0, 8.0) / len(text))
+            # Seven tokens of -1 to -7 over the length; the lowest 3 of 7, as 0.3 of 7 is 2.1: -7, -6 and -5.
+            assert kept[target.key] == pytest.approx(-6 / len(text))
+    found = report["membership"]["min_k"]
+    assert found["n"] + found["negatives"] == len(kept) < 22
+    assert report["membership"]["min_k_plus_plus"]["n"] == 0

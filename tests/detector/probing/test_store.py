@@ -2,7 +2,6 @@
 
 import sqlite3
 
-import numpy as np
 import pytest
 
 from canaryjax.detector.call import make_calls
@@ -36,20 +35,21 @@ def test_what_is_kept_comes_back(site, calls, path):
     with Store(path, IDENTITY) as store:
         kept = [keep(store, site, call, sentence_of(site.targets[0], site)) for call in some]
         store.keep_targets(site.targets)
-        nats = np.array([-0.5, -1e-300, -11.25])
-        store.add_logps("ladder-003", "logp", nats)
+        store.add_mean("ladder-003", "logp", -11.25)
         assert store.note("started", "now") == "now"
     with Store(path, IDENTITY) as store:
         assert sorted(store.answers(), key=repr) == sorted(kept, key=repr)
         assert store.answered() == {call.request.key for call in some}
         assert [row.key for row in store.targets()] == [target.key for target in site.targets]
         assert [row.id for row in store.targets()] == [target.id for target in site.targets]
-        assert store.logps("logp")["ladder-003"].tolist() == nats.tolist()
-        assert store.logps("standardised") == {}
+        assert store.means("logp") == {"ladder-003": -11.25}
+        assert store.means("standardised") == {}
         # The first value stays: a resumed run began when it first began.
         assert store.note("started", "later") == "now"
         assert store.tokens() == (7 * 31, 7 * 17)
-    assert peek(path) == {"targets": len(site.targets), "answers": 7, "read": 7 * 31, "written": 7 * 17}
+    begun = peek(path)
+    assert [row.id for row in begun.targets] == [target.id for target in site.targets]
+    assert (begun.answers, begun.tokens) == (7, (7 * 31, 7 * 17))
 
 
 def test_answers_come_in_one_order_however_they_were_kept(site, calls, tmp_path):
@@ -135,6 +135,6 @@ def test_a_damaged_store_is_refused_with_advice(site, calls, path, damage):
 def test_an_empty_file_is_begun_anew(path):
     # What a kill leaves between the making of the file and its first transaction.
     path.write_bytes(b"")
-    assert peek(path)["answers"] == 0
+    assert peek(path).answers == 0
     with Store(path, IDENTITY) as store:
         assert store.answers() == []
