@@ -25,7 +25,7 @@ def edge(
 ) -> None:
     """Writes the JavaScript module that stamps pages per request, and its settings, for an edge worker."""
     from canaryjax.detector.edge import settings as module
-    from canaryjax.detector.manifest import create_file
+    from canaryjax.runlog.files import create_file
 
     settings = module.read_edge_settings(site, marker or module.MARKER, window_seconds or module.DAY, ip_header)
     try:

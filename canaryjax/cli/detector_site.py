@@ -1,6 +1,6 @@
 """`canaryjax detector` secrets, lists, generate, sentences, verify, decode: a site's secrets and ids."""
 
-import os
+import codecs
 import shlex
 import sys
 from collections.abc import Iterator
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(help="The site's folder: word lists, shapes, manifest.", show_default=False)]
 SecretsFolder = Annotated[Path, typer.Option("--secrets", help="Folder of seed, control_seed and edge_secret.")]
+
+OLD_PAGE = "canaryjax.windows-1252"
 
 
 def secrets(
@@ -60,9 +62,10 @@ def generate(
     from canaryjax.detector.manifest import COMMITMENT, MANIFEST
     from canaryjax.detector.publication import placement
     from canaryjax.detector.publication import write_sentences as write
+    from canaryjax.runlog.files import check_creatable
 
-    if write_sentences is not None and os.path.lexists(write_sentences):  # before the manifest, which is made once
-        raise UserError(f"expected no file {write_sentences}, found one; nothing is overwritten: give another")
+    if write_sentences is not None:
+        check_creatable(write_sentences)  # before the manifest, which is made once
     sizes = Sizes(site, linked, sitemap, honeypot, per_rung, negatives)
     generated = generate_site(folder, secrets, sizes, throw_away)
     manifest = generated.manifest
@@ -148,7 +151,22 @@ def _texts(files: list[Path] | None) -> Iterator[tuple[str, str]]:
             data = sys.stdin.buffer.read() if file is None else file.read_bytes()
         except OSError as error:
             raise UserError(f"expected a readable file {file}, found: {error.strerror}; check the path") from None
-        yield ("-" if file is None else str(file)), data.decode("utf-8", "replace")
+        yield ("-" if file is None else str(file)), _decoded(data)
+
+
+def _decoded(data: bytes) -> str:
+    """UTF-8, or UTF-16 with a byte-order mark; bytes that are neither are read as old pages in Windows-1252 are."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    return data.decode("utf-8", OLD_PAGE)
+
+
+def _as_windows_1252(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
+
+
+codecs.register_error(OLD_PAGE, _as_windows_1252)
 
 
 def _origin(id: int, manifest: "Manifest", log: "RequestLog | None") -> str:

@@ -120,7 +120,7 @@ def _skip(text: str, found: re.Match[str], open_ended: set[str]) -> tuple[int, s
     """Where reading goes on after a piece of markup, and what stands in its stead."""
     name = (found[2] or "").lower()
     if found[0] == "<!--":
-        end = -1 if "-->" in open_ended else text.find("-->", found.end())
+        end = -1 if "-->" in open_ended else text.find("-->", found.end() - 2)  # `<!-->` is a whole comment
         if end >= 0:
             return end + 3, ""
         open_ended.add("-->")

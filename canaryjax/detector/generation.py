@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canaryjax.detector.decode import Decoder
 from canaryjax.detector.design import NONCE_BYTES, Sizes
 from canaryjax.detector.manifest import (
     Manifest,
@@ -15,6 +16,7 @@ from canaryjax.detector.manifest import (
     write_manifest,
 )
 from canaryjax.detector.secret import Secrets, read_secrets
+from canaryjax.detector.sentence import render
 from canaryjax.detector.shapes import Shapes, read_shapes
 from canaryjax.detector.throwaway import MARKER
 from canaryjax.detector.vocabulary import SHAPES_FILE, Vocabulary, read_vocabulary
@@ -47,7 +49,8 @@ def generate_site(folder: Path, secrets: Path, sizes: Sizes, allow_throwaway: bo
       What was made, and what it was made of.
 
     Raises:
-      UserError: Lists, shapes or secrets cannot be used; the folder has a manifest; two ids are equal.
+      UserError: Lists, shapes or secrets cannot be used; the folder has a manifest; two ids are equal; a sentence does
+        not read back as its id (SD-12).
     """
     refuse_manifest(folder)
     throwaway = (folder / MARKER).exists()
@@ -60,8 +63,20 @@ def generate_site(folder: Path, secrets: Path, sizes: Sizes, allow_throwaway: bo
     kept, nonce = read_secrets(secrets), os.urandom(NONCE_BYTES)
     made = datetime.now(UTC).isoformat(timespec="seconds")
     manifest = make_manifest(kept, vocabulary, shapes, sizes, nonce, made, throwaway)
+    _check_sentences(manifest, vocabulary, shapes)
     write_manifest(folder, manifest)
     return Generated(manifest, kept, vocabulary, shapes)
+
+
+def _check_sentences(manifest: Manifest, vocabulary: Vocabulary, shapes: Shapes) -> None:
+    # The lists' own checks leave one way to lose a sentence: entries that overlap with the words beside another one.
+    decoder = Decoder(vocabulary)
+    for entry in manifest.entries:
+        if entry.id not in decoder.decode(render(entry.id, vocabulary, shapes)):
+            raise UserError(
+                f"expected every sentence to read back as its id, found one ({entry.key}) that does not: words of its "
+                f"shape and neighbouring fields make up other entries; reword {SHAPES_FILE} or replace such entries"
+            )
 
 
 def read_generated(folder: Path, secrets: Path) -> Generated:

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from canaryjax.detector.shapes import Shapes
 from canaryjax.detector.spec import format_id, parse_id
 from canaryjax.detector.vocabulary import LISTS, SHAPES_FILE, Vocabulary
 from canaryjax.errors import UserError
-from canaryjax.runlog.files import read_json
+from canaryjax.runlog.files import create_file, read_json
 
 SCHEMA, COMMITMENT_SCHEMA = "canaryjax.manifest/1", "canaryjax.commitment/1"
 MANIFEST, COMMITMENT = "manifest.json", "commitment.json"
@@ -71,7 +72,7 @@ class Manifest:
         """Tells one site from another in reports: that of its seed, 16 hex digits."""
         return str(self.fingerprints["seed"])
 
-    @property
+    @cached_property
     def by_id(self) -> dict[int, Entry]:
         """From an id to its entry."""
         return {entry.id: entry for entry in self.entries}
@@ -192,22 +193,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     create_file(folder / MANIFEST, encode_manifest(manifest), 0o600)
     commitment = {"schema": COMMITMENT_SCHEMA, "sha256_of_manifest": manifest.commitment, "made": manifest.made}
     create_file(folder / COMMITMENT, (json.dumps(commitment, indent=1) + "\n").encode(), 0o644)
-
-
-def create_file(path: Path, data: bytes, mode: int) -> None:
-    """Makes a file that was not there, with these permissions from its first moment; all of it or none."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        raise UserError(f"expected no file {path}, found one; nothing is overwritten: give another") from None
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-    except BaseException:
-        os.unlink(path)
-        raise
 
 
 def read_manifest(folder: Path) -> Manifest:

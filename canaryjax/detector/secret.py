@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canaryjax.errors import UserError
+from canaryjax.runlog.files import create_file, make_folder
 
 SEED = "seed"
 CONTROL_SEED = "control_seed"
@@ -89,8 +90,7 @@ def _read(path: Path) -> Secret:
             content = file.read(65_536)
     except OSError as error:
         raise UserError(
-            f"expected a secret in {path}, found {error.strerror or 'no file'}; "
-            "`canaryjax detector secrets` writes one"
+            f"expected a secret in {path}, found {error.strerror or 'no file'}; `canaryjax detector secrets` writes one"
         ) from None
     if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
         raise UserError(
@@ -110,21 +110,19 @@ def _read(path: Path) -> Secret:
 
 
 def make_secrets(folder: str | Path) -> None:
-    """Write three fresh random secrets, 64 hex digits each, that only their owner may read; keeps those there.
+    """Write three fresh random secrets, 64 hex digits each, that only their owner may read.
 
     Raises:
-      UserError: A file of that name is there already; none is overwritten, and no other is written then.
+      UserError: A file of one of their names is there already; none is overwritten, and no other is written then.
     """
     root = Path(folder)
     names = (SEED, CONTROL_SEED, EDGE_SECRET)
-    there = [name for name in names if (root / name).exists()]
+    there = [name for name in names if os.path.lexists(root / name)]
     if there:
         raise UserError(
             f"expected no secrets in {root}, found {', '.join(there)}; a published site is lost without its secrets, "
             "so name another folder or move them away"
         )
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(root, 0o700)
     for name in names:
-        handle = os.open(root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(randomness.token_hex(32) + "\n")
+        create_file(root / name, f"{randomness.token_hex(32)}\n".encode(), 0o600)

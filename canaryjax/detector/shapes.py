@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from canaryjax.detector.fold import fold
 from canaryjax.detector.records import FIELDS, Field, ProbeKind
+from canaryjax.detector.yaml_file import read_yaml
 from canaryjax.errors import UserError
 
 # Fields that each question supplies; it asks for one or more of the others (SD-16, SD-17).
@@ -22,7 +21,6 @@ SUPPLIED: dict[ProbeKind, frozenset[Field]] = {
 }
 SENTENCE_WORDS = 40  # most words of a sentence shape after the name, its fields aside: the decoder's window holds them
 NAME = re.compile(r"\{([a-z]+)\}")
-GLUED = re.compile(r"\w\{|\}(?!['\u2019]s(?!\w))['\u2019]?\w")  # a field that would be part of a longer word
 KEYS = ("openings", "sentences", "questions", "famous", "first_year", "years")
 
 
@@ -62,7 +60,9 @@ def read_shapes(path: str | Path) -> Shapes:
       UserError: It cannot be read, lacks a key or has another one; a text lacks a field, has one twice, in a wrong
         order or glued to a word; a year has not four digits. The message says where, never what stands there.
     """
-    content = _load(Path(path))
+    content = read_yaml(Path(path), "sentence shapes")
+    if not isinstance(content, dict):
+        raise UserError(f"expected sentence shapes in {path}, found no keys; correct the file")
     unknown = sorted(set(content) - set(KEYS))
     missing = [key for key in KEYS if key not in content]
     if unknown or missing:
@@ -89,26 +89,6 @@ def read_shapes(path: str | Path) -> Shapes:
     return shapes
 
 
-def _load(path: Path) -> dict[str, Any]:
-    line: int | None = None
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        reason = error.strerror or "no file"
-    except UnicodeDecodeError:
-        reason = "other bytes than UTF-8"
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else None
-        reason = "broken YAML" + (f" near line {line}" if line else "")
-    else:
-        if isinstance(content, dict):
-            return content
-        reason = "no keys"
-    # Raised out here, so that no parser's error with a piece of the file in it hangs on to this one.
-    raise UserError(f"expected sentence shapes in {path}, found {reason}; correct the file")
-
-
 def _texts(path: str | Path, key: str, found: Any) -> tuple[str, ...]:
     if not isinstance(found, list) or not found or not all(isinstance(text, str) and text.strip() for text in found):
         raise UserError(f"expected one or more texts under {key} in {path}, found another thing; quote each text")
@@ -129,10 +109,12 @@ def _check_text(label: str, where: str, text: str) -> None:
             f"expected plain text with field names in braces, found another bracket, & or control character "
             f"in {label}; write it without"
         )
-    if GLUED.search(text):
+    # Seen as the decoder will see it: besides a missing blank, an elision (l'{event}) makes one word of two.
+    words = fold(NAME.sub(r"qz\1qz", text)).split()
+    if not all(f"qz{name}qz" in words for name in names):
         raise UserError(
             f"expected fields that stand as words of their own, found one glued to letters in {label}; "
-            "part them by a blank"
+            "part them by a blank, also where an apostrophe stands"
         )
     key = where.split("[")[0]
     if key == "openings":

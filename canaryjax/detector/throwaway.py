@@ -9,6 +9,7 @@ import yaml
 
 from canaryjax.detector.spec import LIST_SIZE
 from canaryjax.errors import UserError
+from canaryjax.runlog.files import make_folder
 
 MARKER = "THROWAWAY"
 ARCHIVES = 512
@@ -62,7 +63,7 @@ def make_site_lists(folder: str | Path, seed: int) -> None:
     there = [name for name in names if (root / name).exists()]
     if there:
         raise UserError(f"expected none of the site's files in {root}, found {', '.join(there)}; name another folder")
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     for field, entries in lists.items():
         (root / f"{field}.txt").write_text("\n".join(entries) + "\n", encoding="utf-8")
     (root / "shapes.yaml").write_text(yaml.safe_dump(SHAPES, sort_keys=False, width=200), encoding="utf-8")

@@ -284,6 +284,9 @@ def test_bad_settings_are_refused(settings, secret, site, tmp_path):
         read_edge_settings(site, marker="<!--caf\u00e9-->")
     with pytest.raises(UserError, match="window of 1 second or more, found 0"):
         read_edge_settings(site, window_seconds=0)
+    # JavaScript's Headers.get throws for such a name, at every request.
+    with pytest.raises(UserError, match="expected a header's name"):
+        read_edge_settings(site, ip_header="x visitor")
 
 
 def test_settings_show_no_word(settings):

@@ -118,6 +118,7 @@ def test_any_form_reads_the_same(form, rich, shapes, rich_decoder):
         ("<SCRIPT src='x'>hidden</ScRiPt >seen", "seen"),
         ("a<script>b", "a b"),  # never closed: an answer that talks of scripts, not one that hides all after it
         ("a<!-- hidden -->b<!-- c", "ab c"),
+        ("a<!-->b<!--->c<!--x-->d", "abcd"),  # empty comments, to a browser
         ("a<!doctype html>b<?xml version='1'?>c", "a b c"),
         ("1 < 2 > 0, <Ann Lee> <https://x.org> a<b", "1 2 0 ann lee https x org a b"),
         ("&lt;i&gt;x&lt;/i&gt;y &amp;eacute; &eacute &bogus;", "xy e e bogus"),

@@ -82,6 +82,36 @@ def test_generate_says_what_goes_where_and_shows_no_text(root):
     assert not [word for word in words_of(root) if word in printed]
 
 
+def test_a_file_that_cannot_be_made_is_found_out_before_the_site_is_dealt(root, tmp_path):
+    run("lists", tmp_path / "site", "--seed", 3)
+    words = ["--secrets", root / "secrets", "--throw-away", "--write-sentences", tmp_path / "none" / "sentences"]
+    with pytest.raises(UserError, match=r"expected an existing folder for .*sentences, found none"):
+        run("generate", tmp_path / "site", *words, *SIZES)
+    assert not (tmp_path / "site" / "manifest.json").exists()
+    with pytest.raises(UserError, match=r"expected an existing folder for .*sentences, found none"):
+        run("sentences", root / "site", "--secrets", root / "secrets", "--out", tmp_path / "none" / "sentences")
+
+
+def test_a_file_in_a_folders_place_is_named(root, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for words in (["secrets", tmp_path / "file"], ["lists", tmp_path / "file" / "site", "--seed", 3]):
+        with pytest.raises(UserError, match=r"expected a folder .*file.*, found a file"):
+            run(*words)
+
+
+def test_a_site_whose_sentences_do_not_read_back_is_not_dealt(root, tmp_path):
+    """Entries that overlap with the words beside a place: the two that begin before it are all that is tried."""
+    run("lists", tmp_path / "site", "--seed", 3)
+    places = (tmp_path / "site" / "place.txt").read_text().split()
+    overlapping = ["Quo Qui Mill", "Qui Mill Creek", *(f"Mill Creek {place}" for place in places[2:])]
+    (tmp_path / "site" / "place.txt").write_text("\n".join(overlapping))
+    shapes = (tmp_path / "site" / "shapes.yaml").read_text()
+    (tmp_path / "site" / "shapes.yaml").write_text(shapes.replace("{place}", "quo qui {place}"))
+    with pytest.raises(UserError, match=r"expected every sentence to read back as its id, found .* that does not"):
+        run("generate", tmp_path / "site", "--secrets", root / "secrets", "--throw-away", *SIZES)
+    assert not (tmp_path / "site" / "manifest.json").exists()
+
+
 def test_sentences_can_be_written_again(root, tmp_path):
     run("sentences", root / "site", "--secrets", root / "secrets", "--out", tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (root / "sentences.jsonl").read_bytes()
@@ -179,6 +209,16 @@ def test_decode_finds_ids_in_files_and_says_where_they_belong(root, tmp_path):
     assert said == f"-: {honeypot['id']} {keys[honeypot['id']]} (honeypot)\n"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
+def test_decode_reads_pages_in_other_encodings(root, tmp_path, encoding):
+    # Of a page in Windows-1252, read as UTF-8, each accented letter would part a word. UTF-16: what PowerShell writes.
+    row = rows_of(root / "sentences.jsonl")[0]
+    accents = str.maketrans("aeiou", "\u00e1\u00eb\u00ee\u00f8\u00fc")
+    words = [word.translate(accents) for word in row["sentence"].split()]
+    (tmp_path / "page").write_bytes(" ".join(words).encode(encoding))
+    assert f": {row['id']} " in run("decode", tmp_path / "page", "--site", root / "site")
+
+
 def test_decode_knows_negatives_requests_and_strangers(root, tmp_path):
     from canaryjax.detector.generation import read_lists
     from canaryjax.detector.sentence import render
@@ -191,7 +231,9 @@ def test_decode_knows_negatives_requests_and_strangers(root, tmp_path):
     values = {"time": "2031-03-05T07:11:13.017Z", "path": "/a", "ip": None, "user_agent": None, "vendor": None}
     values |= {"tier": "window", "label": "2031-03", "id": f"{edge:012x}", "page_status": 200}
     log.write_text((json.dumps(values) + "\n") * 2)
-    text = "\n".join(render(id, vocabulary, shapes) for id in (int(negative["id"], 16), edge, 0x123456789ABC))
+    # Far apart, so that no fourth id is made by chance of two sentences' words.
+    ids = (int(negative["id"], 16), edge, 0x123456789ABC)
+    text = f"\n{'x ' * 80}".join(render(id, vocabulary, shapes) for id in ids)
     said = run("decode", "--site", root / "site", "--secrets", root / "secrets", "--log", log, text=text)
     assert set(said.splitlines()) == {
         f"-: {negative['id']} {negative['key']} (never published)",

@@ -215,6 +215,11 @@ WHO = SHAPES["questions"] | {"who": "zq {event} {year}?"}
         (sentence("zq {place}shire {event} {archive} {year}"), "sentences[1]"),
         (sentence("zq x{place} {event} {archive} {year}"), "sentences[1]"),
         (sentence("zq {place}'x {event} {archive} {year}"), "sentences[1]"),
+        (sentence("zq l'{place} {event} {archive} {year}"), "sentences[1]"),  # an elision: folded, it is one word
+        (sentence("zq l\u02bc{place} {event} {archive} {year}"), "sentences[1]"),
+        (sentence("zq {place}'{event} {archive} {year}"), "sentences[1]"),
+        (sentence("zq {place}{event} {archive} {year}"), "sentences[1]"),
+        (sentence(ALL, "{opening}{given} {surname}"), "sentences[1]"),
         (sentence("zq <b>{place}</b> {event} {archive} {year}"), "sentences[1]"),
         (sentence("zq &amp; {place} {event} {archive} {year}"), "sentences[1]"),
         (sentence("zq }} {place} {event} {archive} {year}"), "sentences[1]"),
@@ -248,7 +253,12 @@ def test_bad_shapes_are_refused(tmp_path, changes, where):
 
 
 @pytest.mark.parametrize(
-    "rest", [f"{'zq ' * 40}{{place}} {{event}} {{archive}} {{year}}", "{place}'s {event}-{archive}, {year}."]
+    "rest",
+    [
+        f"{'zq ' * 40}{{place}} {{event}} {{archive}} {{year}}",
+        "{place}'s {event}-{archive}, {year}.",
+        "'{place}', \u201c{event}\u201d/{archive}\u2019s ({year})",
+    ],
 )
 def test_good_shapes_are_taken(tmp_path, rest):
     write_shapes(tmp_path, **sentence(rest))
@@ -269,6 +279,9 @@ def test_missing_key_is_named(tmp_path, key):
         (b"", "no keys"),
         (b"openings: zq\xff", "UTF-8"),
         (b"openings: !!python/object:zq.zq {}", "broken YAML"),
+        (b"openings: [zq]\nyears: 7\nopenings: [zq]\n", "a key twice, line 3"),  # the first would be lost
+        (b"first_year: 1503-13-01\n", "broken YAML"),
+        (b"questions:\n  who: zq\n  who: zq\n", "a key twice, line 3"),
     ],
 )
 def test_broken_shapes_file_shows_nothing(tmp_path, content, message):

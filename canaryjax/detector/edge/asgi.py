@@ -5,6 +5,7 @@
 It goes outside of whatever compresses or caches pages.
 """
 
+import errno
 import logging
 import os
 import re
@@ -179,6 +180,6 @@ def append(path: Path, line: bytes) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         if os.write(handle, line) < len(line):
-            raise OSError(28, "the line was cut short")
+            raise OSError(errno.ENOSPC, "the line was cut short")
     finally:
         os.close(handle)

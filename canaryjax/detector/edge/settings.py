@@ -1,6 +1,7 @@
 """What an edge needs beside its secret: word lists and shapes, whose crawlers there are, where a sentence goes."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,9 @@ class EdgeSettings:
             raise UserError(f"expected a marker in ASCII, found {self.marker!r}; write a comment such as {MARKER}")
         if self.window_seconds < 1:
             raise UserError(f"expected a window of 1 second or more, found {self.window_seconds}; correct it")
+        # A browser's `Headers.get` throws for any other name, and with it every request of the worker would fail.
+        if self.ip_header is not None and not re.fullmatch("[!#$%&'*+.^_`|~0-9a-z-]+", self.ip_header):
+            raise UserError(f"expected a header's name in ASCII without blanks, found {self.ip_header!r}; correct it")
 
     def __repr__(self) -> str:
         return "EdgeSettings(...)"

@@ -9,13 +9,15 @@ import html
 import json
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from canaryjax.detector.derive import edge_id
+from canaryjax.detector.edge.request_log import stamp_of
 from canaryjax.detector.edge.settings import EdgeSettings
 from canaryjax.detector.records import Tier
 from canaryjax.detector.secret import Secret
 from canaryjax.detector.sentence import render
+from canaryjax.detector.spec import format_id
 
 HTML_TYPES = ("text/html", "application/xhtml+xml")
 LARGEST_PAGE = 8 * 2**20  # bytes; a larger one is no page of prose, and would be held in memory
@@ -34,6 +36,7 @@ STALE_HEADERS = (
     "repr-digest",
     "transfer-encoding",
 )
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BODY_END = re.compile(rb"</body[\t\n\f\r />]", re.IGNORECASE)
 DOTS = {b".": 1, b"%2e": 1, b"..": 2, b".%2e": 2, b"%2e.": 2, b"%2e%2e": 2}  # segments that a browser resolves
 PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -115,16 +118,15 @@ def escaped(text: str) -> bytes:
 
 def log_row(visit: Visit, vendor: str | None, edition: Edition | None, status: int) -> dict[str, str | int | None]:
     """What the log says of a request; `edition` is None where its answer was not stamped. Holds no sentence."""
-    seconds = datetime.fromtimestamp(visit.time // 1000, UTC)
     return {
-        "time": f"{seconds:%Y-%m-%dT%H:%M:%S}.{visit.time % 1000:03d}Z",
+        "time": stamp_of(EPOCH + timedelta(milliseconds=visit.time)),
         "path": visit.path,
         "ip": visit.ip,
         "user_agent": None if visit.user_agent is None else visit.user_agent[:LONGEST_AGENT],
         "vendor": vendor,
         "tier": edition.tier if edition else None,
         "label": edition.label if edition else None,
-        "id": f"{edition.id:012x}" if edition else None,
+        "id": format_id(edition.id) if edition else None,
         "page_status": status,
     }
 
