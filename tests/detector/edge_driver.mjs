@@ -1,0 +1,39 @@
+// Runs the worker's module on what stands in the standard input, and writes what it did: one process for many vectors.
+import * as canary from "../../canaryjax/detector/edge/canary.js";
+
+let text = "";
+for await (const part of process.stdin) text += part;
+const { env, ids, labels, paths, texts, visits, responses, refused } = JSON.parse(text);
+const site = canary.readSite(env);
+const bytes = (base64) => new Uint8Array(Buffer.from(base64, "base64"));
+const base64 = (array) => Buffer.from(array).toString("base64");
+const request = ({ url, method, headers }) => new Request(url, { method, headers });
+
+const found = { ids: [], sentences: [], paths: [], texts: [], stamped: [], responses: [], refused: [] };
+for (const [tier, label] of labels) found.ids.push(String(await canary.edgeId(env.CANARY_EDGE_SECRET, tier, label)));
+for (const id of ids) found.sentences.push(await canary.render(BigInt(id), site));
+for (const path of paths) found.paths.push(canary.canonicalPath(new URL(`https://site.example${path}`).pathname));
+for (const one of texts) found.texts.push(canary.escapeHtml(one));
+for (const visit of visits) {
+  const { html, row } = await canary.stampPage(bytes(visit.page), request(visit), env, visit.now);
+  found.stamped.push([base64(html), canary.logLine(row)]);
+}
+for (const visit of responses) {
+  const lines = [];
+  const answer = new Response(bytes(visit.page), { status: visit.status, headers: visit.answer });
+  const log = async (row) => {
+    if (visit.broken) throw new Error("disk full");
+    lines.push(canary.logLine(row));
+  };
+  const sent = await canary.stampResponse(request(visit), answer, env, log, visit.now);
+  found.responses.push([base64(await sent.arrayBuffer()), lines, [...sent.headers]]);
+}
+for (const bad of refused) {
+  try {
+    canary.readSite(bad);
+    found.refused.push(null);
+  } catch (error) {
+    found.refused.push(error.message);
+  }
+}
+process.stdout.write(JSON.stringify(found));
