@@ -24,10 +24,15 @@ PACE_EVERY = 60.0  # the same, for lines on what a policy is at
 
 
 @contextlib.contextmanager
-def watching(console: Console) -> Iterator["TerminalProgress | PlainProgress"]:
-    """Gives the progress display that fits a console (a terminal or not) for the length of the block."""
+def watching(console: Console, unit: str = "policies") -> Iterator["TerminalProgress | PlainProgress"]:
+    """Gives the progress display that fits a console (a terminal or not) for the length of the block.
+
+    Args:
+      console: Where it is shown.
+      unit: What is counted, in the plural.
+    """
     if not console.is_terminal:
-        yield PlainProgress(console)
+        yield PlainProgress(console, unit)
         return
     bar = Bar(
         SpinnerColumn(),
@@ -41,7 +46,7 @@ def watching(console: Console) -> Iterator["TerminalProgress | PlainProgress"]:
         console=console,
     )
     with bar:
-        progress = TerminalProgress(bar)
+        progress = TerminalProgress(bar, unit)
         yield progress
         progress.finish()
 
@@ -53,10 +58,11 @@ class Rate:
       total: Policies of the stage.
       done: Of an earlier call.
       compiling: Calls of `advance` whose work waited for compilation first.
+      unit: What is counted, where it is not policies.
     """
 
-    def __init__(self, total: int | None, done: int, compiling: int) -> None:
-        self._total, self._done, self._compiling = total, done, compiling
+    def __init__(self, total: int | None, done: int, compiling: int, unit: str = "policies") -> None:
+        self._total, self._done, self._compiling, self._unit = total, done, compiling, unit
         self._counted = 0
         self._since = self._last = 0.0
 
@@ -86,7 +92,7 @@ class Rate:
     def words(self, now: float, ended: bool) -> str:
         """Speed and, unless the stage has ended, time left at the time `now`; empty while they are not known."""
         speed, left = self.per_hour(), self.left(now)
-        told = [] if speed is None else [f"{speed:,.0f} policies/h" if speed >= 10 else f"{speed:.1f} policies/h"]
+        told = [] if speed is None else [f"{speed:,.0f} {self._unit}/h" if speed >= 10 else f"{speed:.1f} {self._unit}/h"]
         return ", ".join(told if left is None or ended else [*told, f"about {duration(left)} left"])
 
 
@@ -100,16 +106,16 @@ class _Speed(ProgressColumn):
 class TerminalProgress:
     """A line per stage with count, rate and time left."""
 
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
+    def __init__(self, bar: Bar, unit: str = "policies") -> None:
+        self._bar, self._unit = bar, unit
         self._task: int | None = None
 
     def stage(self, name: str, total: int | None = None, done: int = 0, compiling: int = 1) -> None:
         """Begins a stage and marks the one before as done."""
         self.finish()
-        self._rate = Rate(total, done, compiling)
+        self._rate = Rate(total, done, compiling, self._unit)
         self._task = self._bar.add_task(
-            name, total=total, completed=done, unit="policies" if total else "", detail="", rate=self._rate
+            name, total=total, completed=done, unit=self._unit if total else "", detail="", rate=self._rate
         )
 
     def advance(self, count: int = 1, detail: str = "") -> None:
@@ -142,8 +148,8 @@ class PlainProgress:
     Where a policy takes long, one a minute says what it is at.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, unit: str = "policies") -> None:
+        self._console, self._unit = console, unit
         self._name, self._done = "", 0
         self._total: int | None = None
         self._rate = Rate(None, 0, 1)
@@ -152,9 +158,9 @@ class PlainProgress:
     def stage(self, name: str, total: int | None = None, done: int = 0, compiling: int = 1) -> None:
         """Announces a stage."""
         self._name, self._total, self._done = name, total, done
-        self._rate = Rate(total, done, compiling)
+        self._rate = Rate(total, done, compiling, self._unit)
         self._begun = self._last = time.monotonic()
-        self.note(f"{name}: {done} of {total} policies" if total else name)
+        self.note(f"{name}: {done} of {total} {self._unit}" if total else name)
 
     def advance(self, count: int = 1, detail: str = "") -> None:
         """Counts policies as done, and says so when the last line is old or the stage is complete."""
@@ -166,7 +172,7 @@ class PlainProgress:
         self._last = now
         speed = self._rate.words(now, self._done == self._total)
         of = f" of {self._total}" if self._total else ""
-        told = f"{self._name}: {self._done}{of} policies in {duration(now - self._begun)}"
+        told = f"{self._name}: {self._done}{of} {self._unit} in {duration(now - self._begun)}"
         told += f", {speed}" if speed else ""
         self.note(f"{told}; {detail}" if detail else told)
 

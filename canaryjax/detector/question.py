@@ -56,9 +56,7 @@ def _prompt(target: Target, site: Site, kind: ProbeKind, prompt_format: PromptFo
     if kind != "completion":
         question = fill(site.shapes.questions[kind], target.fact)
         return question if prompt_format == "chat" else f"Question: {question}\nAnswer:"
-    opening = (
-        opening_of_fact(site.shapes, _choice(target)) if target.id is None else opening_of(target.id, site.shapes)
-    )
+    opening = opening_of_fact(site.shapes, _choice(target)) if target.id is None else opening_of(target.id, site.shapes)
     return f"{CONTINUE}\n\n{opening}" if prompt_format == "chat" else opening
 
 

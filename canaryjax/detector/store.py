@@ -20,17 +20,16 @@ from canaryjax.errors import UserError
 VERSION = 1
 STORE = "answers.sqlite"
 SCHEMA = """
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE targets (place INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, population TEXT NOT NULL, tier TEXT,
-  occurrences INTEGER, cohort TEXT, id INTEGER, log_row TEXT) STRICT;
+  occurrences INTEGER, cohort TEXT, id INTEGER, log_row TEXT);
 CREATE TABLE answers (key TEXT PRIMARY KEY, target TEXT NOT NULL, kind TEXT NOT NULL, temperature REAL NOT NULL,
   repeat INTEGER NOT NULL, raw INTEGER NOT NULL, net INTEGER NOT NULL, bits REAL NOT NULL,
   raw_decoded INTEGER NOT NULL, decoded INTEGER NOT NULL, others TEXT NOT NULL, empty INTEGER NOT NULL,
   refusal INTEGER NOT NULL, prompt_tokens INTEGER, completion_tokens INTEGER,
-  UNIQUE (target, kind, temperature, repeat)) STRICT;
-CREATE TABLE failures (key TEXT PRIMARY KEY, reason TEXT NOT NULL) STRICT;
-CREATE TABLE logps (target TEXT NOT NULL, measure TEXT NOT NULL, nats BLOB NOT NULL, PRIMARY KEY (target, measure))
-  STRICT;
+  UNIQUE (target, kind, temperature, repeat));
+CREATE TABLE failures (key TEXT PRIMARY KEY, reason TEXT NOT NULL);
+CREATE TABLE logps (target TEXT NOT NULL, measure TEXT NOT NULL, nats BLOB NOT NULL, PRIMARY KEY (target, measure));
 """
 
 
@@ -100,7 +99,7 @@ class Store:
 
     def note(self, name: str, value: str) -> str:
         """Keeps a value the first time; returns the one that is kept."""
-        with self._db:
+        with _whole(self._path), self._db:
             self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (name, value))
         return self.about()[name]
 
@@ -108,7 +107,7 @@ class Store:
         """Writes down whom the run asks about, in their order."""
         rows = [(t.key, t.population, t.tier, t.occurrences, t.cohort, t.id, t.log_row) for t in targets]
         columns = "(key, population, tier, occurrences, cohort, id, log_row)"
-        with self._db:
+        with _whole(self._path), self._db:
             self._db.executemany(f"INSERT INTO targets {columns} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def targets(self) -> list[Kept]:
@@ -128,13 +127,13 @@ class Store:
             *(score.bits, score.raw_decoded, score.decoded, " ".join(f"{id:012x}" for id in score.others)),
             *(score.empty, score.refusal, reply.prompt_tokens, reply.completion_tokens),
         )
-        with self._db:
+        with _whole(self._path), self._db:
             self._db.execute(f"INSERT INTO answers VALUES ({', '.join('?' * len(row))})", row)
             self._db.execute("DELETE FROM failures WHERE key = ?", (call.request.key,))
 
     def fail(self, key: str, reason: str) -> None:
         """Keeps why a call has no answer; it is asked again when the run is resumed."""
-        with self._db:
+        with _whole(self._path), self._db:
             self._db.execute("INSERT OR REPLACE INTO failures VALUES (?, ?)", (key, reason))
 
     def answered(self) -> set[str]:
@@ -158,7 +157,7 @@ class Store:
 
     def add_logps(self, target: str, measure: str, nats: np.ndarray) -> None:
         """Keeps one number a token of a target's sentence."""
-        with self._db:
+        with _whole(self._path), self._db:
             data = np.asarray(nats, "<f8").tobytes()
             self._db.execute("INSERT OR REPLACE INTO logps VALUES (?, ?, ?)", (target, measure, data))
 
@@ -195,6 +194,8 @@ def _whole(path: Path) -> Iterator[None]:
     """Turns what SQLite says of a file that is no database of this program into a `UserError`."""
     try:
         yield
+    except sqlite3.IntegrityError:  # of a statement, not of the file
+        raise
     except sqlite3.OperationalError as error:  # locked, read-only, full, or tables that are not there
         raise UserError(
             f"expected a database of answers that can be read and written in {path}; {error}; see that no other "
@@ -207,7 +208,7 @@ def _whole(path: Path) -> Iterator[None]:
 def _version(db: sqlite3.Connection, path: Path) -> int | None:
     """The version of a whole database; None of an empty one. Sets up how it is written."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if version != VERSION and tables:
         raise UserError(
             f"expected answers of version {VERSION} in {path}, found version {version}; finish the run with the "
