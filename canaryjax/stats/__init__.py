@@ -8,6 +8,7 @@ one raises `UserError` and names its position.
 """
 
 from canaryjax.stats.area import auroc_interval
+from canaryjax.stats.contingency import fisher_greater, least_significant_hits
 from canaryjax.stats.detection import (
     Remainder,
     RocCurve,
@@ -32,6 +33,8 @@ from canaryjax.stats.hypothesis import (
 )
 from canaryjax.stats.matching import CaliperMatch, caliper_match
 from canaryjax.stats.paired import PageTest, SignFlipTest, page_trend, require_independent, sign_flip_test
+from canaryjax.stats.permutation import DoseTest, dose_permutation
+from canaryjax.stats.prevalence import Prevalence, beta_binomial_ratio, jeffreys_rate, rogan_gladen
 from canaryjax.stats.proportion import clopper_pearson, mean_interval, newcombe_interval, wilson_interval
 from canaryjax.stats.rank import RankUniformity, conformal_p_value, holm, placebo_rank_p_value, rank_uniformity
 from canaryjax.stats.ratio import Ratio, guarded_ratio, ratio_of_means
@@ -43,6 +46,7 @@ from canaryjax.stats.threshold import DetectionRate, least_negatives, tpr_at_fpr
 __all__ = [
     "CaliperMatch",
     "DetectionRate",
+    "DoseTest",
     "Equivalence",
     "Interval",
     "KruskalTest",
@@ -50,6 +54,7 @@ __all__ = [
     "PageTest",
     "PairTest",
     "PermutedBrunnerMunzel",
+    "Prevalence",
     "RankUniformity",
     "Ratio",
     "Remainder",
@@ -60,19 +65,24 @@ __all__ = [
     "WelchTest",
     "auroc",
     "auroc_interval",
+    "beta_binomial_ratio",
     "brunner_munzel_permuted",
     "caliper_match",
     "clopper_pearson",
     "conformal_p_value",
     "direction_warning",
+    "dose_permutation",
+    "fisher_greater",
     "guarded_ratio",
     "hedges_g",
     "hierarchical_bootstrap",
     "holm",
     "implied_remainder_auroc",
+    "jeffreys_rate",
     "jonckheere_terpstra",
     "kruskal_with_pairwise",
     "least_negatives",
+    "least_significant_hits",
     "mean_interval",
     "min_k_mean",
     "newcombe_interval",
@@ -87,6 +97,7 @@ __all__ = [
     "remainder_auroc",
     "require_independent",
     "roc_curve",
+    "rogan_gladen",
     "sign_flip_test",
     "tpr_at_fpr",
     "tpr_bootstrap_interval",

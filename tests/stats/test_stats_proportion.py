@@ -4,6 +4,7 @@ import pytest
 from scipy import stats as sps
 
 from canaryjax import stats
+from canaryjax.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,17 @@ def test_min_k_keeps_at_least_one_token():
     # 10 × 0.3 is 3 tokens; 0.1 + 0.2 in floats must not make it 4, nor 0.29 of 100 make 28.
     assert stats.min_k_mean(range(-100, 0), 0.29) == -86.0
     assert stats.min_k_mean([]) is None
+
+
+def test_min_k_keeps_at_least_its_share_where_asked():
+    # 20 % of 24 tokens is 4.8: the four lowest, or the five lowest.
+    logps = [-float(x) for x in range(24)]
+    assert stats.min_k_mean(logps, 0.2) == -21.5
+    assert stats.min_k_mean(logps, 0.2, "ceil") == -21.0
+    assert stats.min_k_mean(logps[:20], 0.2, "ceil") == -17.5  # 4 of 20, not 5
+    assert stats.min_k_mean([-3.0, -1.0], 0.0, "ceil") == -3.0
+    with pytest.raises(UserError, match="rounding"):
+        stats.min_k_mean(logps, 0.2, "up")
 
 
 def test_ratio_guard():
