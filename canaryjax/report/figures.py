@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -74,7 +75,12 @@ def to_png(figure: Figure) -> bytes:
 
 def write_figures(run: Run, plots: dict[str, Plot]) -> None:
     """Writes `figures/*.png` of a run directory, each whole or not at all."""
-    folder = run.path / "figures"
+    write_plots(run.path, plots)
+
+
+def write_plots(path: Path, plots: dict[str, Plot]) -> None:
+    """Writes `figures/*.png` in a folder, each whole or not at all."""
+    folder = path / "figures"
     try:
         folder.mkdir(exist_ok=True)
     except FileExistsError as error:

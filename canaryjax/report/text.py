@@ -8,6 +8,7 @@ MISSING = "not available"
 # Exact names and their place in a sentence; an unknown method is shown as it is called.
 METHODS = {
     "newcombe": "Newcombe's score method",
+    "wilson": "Wilson's score method",
     "bootstrap": "percentile bootstrap over policies",
     "delong": "DeLong",
     "clopper-pearson": "Clopper-Pearson, given the threshold",

@@ -1,0 +1,112 @@
+"""The sentences of a detector's report that stand around its tables."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from canaryjax.report.detector_text import p_words, whole
+from canaryjax.report.text import MISSING, brackets, interval, number, percent, pick
+
+# What no run of this kind can settle, whatever its outcome (SD-41); by a word that a run's own limitation on the same
+# point contains.
+LIMITS = {
+    "absence": "Absence of recall is weak evidence: a text can have been trained on and not come back.",
+    "filter": "A model's maker can filter or weigh down sentences of these shapes. A flat result beside a log full of "
+    "the maker's verified fetches is what that would look like.",
+    "long tail": "Famous facts measure how well the questions work on what every model knows, not on the long tail "
+    "that canaries stand in: nearly every canary is harder to recall than the ceiling says.",
+    "log-prob": "Membership scores need token log-probabilities; where a backend gives none they are left out, and "
+    "on large models they are noisy.",
+    "asked": "Only what was asked about can be found. A model that took on the site's manner without one of its facts "
+    "goes unseen.",
+}
+READING = (
+    "How to read it. Linked pages alone above the floor: the crawler followed links and did not read the site map. "
+    "Sitemap-only pages too: it read the site map. Honeypot pages: it went where robots.txt forbids, by a link that no "
+    "visitor sees, and the request log should hold that fetch."
+)
+POINTS_AT = (
+    "Each hit names an id, and the id where it came from: a static one its entry in the manifest, an edge one the "
+    "single request that its sentence was made for. The same list is in hits.json. Neither holds a sentence: ids "
+    "become sentences again only with the site's own secret files."
+)
+
+
+def detector_cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The four numbers a reader wants first."""
+    trend = pick(report, "trend", {})
+    alpha = trend.get("alpha", pick(report, "look.alpha"))
+    return [
+        {
+            "name": "primary test, trend over the ladder",
+            "value": MISSING if trend.get("p") is None else f"p = {number(trend['p'])}",
+            "more": f"alpha of this look: {number(alpha, 4)}" if trend.get("p") is not None else p_words(trend),
+        },
+        _rate_card("canaries hit", pick(report, "populations.canary", {})),
+        _rate_card("floor: never published", pick(report, "populations.negative", {})),
+        _rate_card("ceiling: famous facts, by fields", pick(report, "populations.positive", {}), by_fields=True),
+    ]
+
+
+def _rate_card(name: str, own: Mapping[str, Any], by_fields: bool = False) -> dict[str, str]:
+    record = pick(own, "field_rule", {}) if by_fields else own
+    if record.get("hits") is None:
+        return {"name": name, "value": MISSING, "more": interval(record.get("rate"))}
+    rate = record.get("rate")
+    more = f"{brackets(rate)} {percent(pick(rate, 'level'))} Wilson" if brackets(rate) else interval(rate)
+    return {"name": name, "value": f"{record['hits']} of {number(own.get('n'))}", "more": more}
+
+
+def detector_asked(report: Mapping[str, Any]) -> list[str]:
+    """What was asked, of what, and what makes a hit."""
+    rule = pick(report, "rule.text", "not recorded.")
+    counts = {key: number(pick(report, f"populations.{key}.n")) for key in ("canary", "negative", "positive")}
+    return [
+        "Did the site's sentences reach this model's training? Sentences that stand nowhere else were planted; the "
+        "model is asked about them, and in the very same way about sentences that were never published, which set the "
+        "floor, and about famous facts, which set the ceiling. No question holds a whole sentence, and the system "
+        "prompt forbids browsing.",
+        f"{pick(report, 'model.label', 'The model')} was asked about {counts['canary']} planted sentences, "
+        f"{counts['negative']} never-published ones and {counts['positive']} famous facts; "
+        f"{number(pick(report, 'calls.per_target'))} calls each.",
+        f"The rule “{pick(report, 'rule.name', 'not recorded')}”, declared before the run: {rule} Fields that the "
+        "question itself gave never count.",
+    ]
+
+
+def worth(report: Mapping[str, Any]) -> str:
+    """What the columns of the tiers' tables are."""
+    level = percent(report.get("level"))
+    return (
+        f"Brackets are {level} intervals: Wilson's of a rate, Newcombe's of the excess over the floor. p is Fisher's, "
+        "one-sided, against the never-published; Holm is the same corrected for all groups. Normalised is (rate - "
+        "floor) / (ceiling - floor), all three by fields alone, as famous facts have no id. Bayes factor: how many "
+        "times likelier these hits are of sentences that were trained on than of others, with the uncertainty of both "
+        "control rates integrated out; prior and Bayes factor give the posterior, the probability that the group was "
+        "trained on."
+    )
+
+
+def detector_sure(report: Mapping[str, Any]) -> list[str]:
+    """What the uncertainty is made of, and how the schedule of looks spends alpha."""
+    n_negative, n_positive = (pick(report, f"populations.{key}.n") for key in ("negative", "positive"))
+    texts = [
+        "Each sentence is one observation: its several answers never count as separate evidence. The primary test was "
+        "named before the run; everything else is secondary.",
+        "The tests score how much of a sentence is recalled, in bits, before the rule makes hits of it; the chart "
+        "counts hits. Rungs and roles were dealt by lot: p is the share of all lots with as much.",
+        f"Floor and ceiling are measured, too: on {number(n_negative)} and {number(n_positive)} targets. A rate of the "
+        f"floor cannot be told from 0 below {_step(n_negative)}, nor the ceiling from 1 within {_step(n_positive)}.",
+        "Looking again and again would turn up something in the end; so each look at a model may spend only its part "
+        "of alpha, and all parts together stay within it.",
+    ]
+    return texts
+
+
+def _step(n: Any) -> str:
+    return percent(1 / n, 1) if whole(n) else "any rate (there are none)"
+
+
+def detector_limits(report: Mapping[str, Any]) -> list[str]:
+    """The run's own limits, and the standing ones on points that it does not name."""
+    own = [str(text) for text in report.get("limitations") or ()]
+    return [*own, *(text for word, text in LIMITS.items() if not any(word in limit.lower() for limit in own))]
