@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from canaryjax.cli import audit, detector, generate, keys, score, startup, sweep
+from canaryjax.cli import audit, detector, generate, keys, score, serve, startup, sweep
 from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 
@@ -30,6 +30,7 @@ app.command("audit")(audit.audit)
 app.command("sweep")(sweep.sweep)
 app.command("score")(score.score)
 app.command("generate")(generate.generate)
+app.command("serve")(serve.serve)
 app.command("keys")(keys.keys)
 app.add_typer(detector.app, name="detector")
 

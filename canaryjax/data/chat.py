@@ -1,5 +1,6 @@
 """Prompts in a model's own chat form."""
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -26,13 +27,26 @@ def format_parts(parts: PromptParts, tokenizer: TextTokenizer, prompt_format: Pr
         return parts
     if prompt_format != "chat":
         raise UserError(f"prompt_format: expected plain or chat, found {prompt_format!r}; choose one of them")
+    rendered = chat_text([{"role": "user", "content": parts.before + _MARK + parts.after}], tokenizer)
+    if rendered.count(_MARK) != 1:
+        raise UserError(
+            "expected a chat template that writes the message once, found otherwise; use prompt_format=plain"
+        )
+    before, after = rendered.split(_MARK)
+    return PromptParts(before, parts.document, after)
+
+
+def chat_text(messages: Sequence[Mapping[str, str]], tokenizer: TextTokenizer) -> str:
+    """Messages, each of a role and a content, in the tokenizer's chat form, up to where the assistant's turn begins.
+
+    Raises UserError where the tokenizer has no template, or the template refuses the messages.
+    """
     if tokenizer.chat_template is None:
         raise UserError("prompt_format: expected a tokenizer with a chat template, found none; use prompt_format=plain")
-    message = {"role": "user", "content": parts.before + _MARK + parts.after}
     eos_id = tokenizer.eos_ids[0] if tokenizer.eos_ids else None
     try:
-        rendered = _template(tokenizer.chat_template).render(
-            messages=[message],
+        return _template(tokenizer.chat_template).render(
+            messages=list(messages),
             add_generation_prompt=True,
             bos_token=tokenizer.special_text(tokenizer.bos_id),
             eos_token=tokenizer.special_text(eos_id),
@@ -40,12 +54,11 @@ def format_parts(parts: PromptParts, tokenizer: TextTokenizer, prompt_format: Pr
         )
     except TemplateError as error:
         raise UserError(f"expected a usable chat template, found: {error}; use prompt_format=plain") from error
-    if rendered.count(_MARK) != 1:
-        raise UserError(
-            "expected a chat template that writes the message once, found otherwise; use prompt_format=plain"
-        )
-    before, after = rendered.split(_MARK)
-    return PromptParts(before, parts.document, after)
+
+
+def plain_text(messages: Sequence[Mapping[str, str]]) -> str:
+    """The contents of messages, a blank line between them, for a model without a chat form."""
+    return "\n\n".join(message["content"] for message in messages if message["content"])
 
 
 @lru_cache(maxsize=8)

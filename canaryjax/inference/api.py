@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from canaryjax.errors import InvalidScore, UserError
+from canaryjax.inference.batch import sample as _sample
 from canaryjax.inference.forward import run_context
-from canaryjax.inference.generate import sample_rollouts
 from canaryjax.inference.logprobs import head_logits, score_shared
 from canaryjax.inference.packing import FEWEST_TOKENS, batches, cut, filled, pad, round_up
 from canaryjax.inference.records import Completion, TokenScores
@@ -37,13 +37,6 @@ _score = jax.jit(score_shared)
 @jax.jit
 def _logits(model, ids_bs):
     return head_logits(model, None, run_context(model, None, ids_bs)[0])
-
-
-@partial(jax.jit, static_argnames="settings")
-def _sample(model, adapter, ids_bs, mask_bs, keys_b, settings):
-    stacked = jax.tree.map(lambda a: a[None], adapter)
-    rollout = sample_rollouts(model, stacked, ids_bs[None], mask_bs[None], keys_b[None], settings)
-    return jax.tree.map(lambda a: a[0], rollout)
 
 
 def logits(model: LoadedModel, ids: Sequence[Ids]) -> list[np.ndarray]:
