@@ -1,6 +1,5 @@
 """`canaryjax detector` secrets, lists, generate, sentences, verify, decode: a site's secrets and ids."""
 
-import datetime
 import os
 import shlex
 import sys
@@ -15,8 +14,6 @@ from canaryjax.errors import UserError
 if TYPE_CHECKING:
     from canaryjax.detector.edge.request_log import RequestLog
     from canaryjax.detector.manifest import Manifest
-    from canaryjax.detector.shapes import Shapes
-    from canaryjax.detector.vocabulary import Vocabulary
 
 Folder = Annotated[Path, typer.Argument(help="The site's folder: word lists, shapes, manifest.", show_default=False)]
 SecretsFolder = Annotated[Path, typer.Option("--secrets", help="Folder of seed, control_seed and edge_secret.")]
@@ -58,45 +55,29 @@ def generate(
     ] = None,
 ) -> None:
     """Checks the lists, deals sentences to their places by lot, and writes manifest.json and commitment.json."""
-    from canaryjax.detector import manifest as manifests
-    from canaryjax.detector import publication
-    from canaryjax.detector.design import NONCE_BYTES, Sizes
-    from canaryjax.detector.secret import read_secrets
+    from canaryjax.detector.design import Sizes
+    from canaryjax.detector.generation import generate_site
+    from canaryjax.detector.manifest import COMMITMENT, MANIFEST
+    from canaryjax.detector.publication import placement
+    from canaryjax.detector.publication import write_sentences as write
 
+    if write_sentences is not None and os.path.lexists(write_sentences):  # before the manifest, which is made once
+        raise UserError(f"expected no file {write_sentences}, found one; nothing is overwritten: give another")
     sizes = Sizes(site, linked, sitemap, honeypot, per_rung, negatives)
-    manifests.refuse_manifest(folder)
-    throwaway = _refuse_throwaway(folder, throw_away)
-    vocabulary, shapes = _read_lists(folder)
-    made = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    nonce = os.urandom(NONCE_BYTES)
-    manifest = manifests.make_manifest(read_secrets(secrets), vocabulary, shapes, sizes, nonce, made, throwaway)
-    if write_sentences is not None:
-        publication.write_sentences(write_sentences, manifest, vocabulary, shapes)
-    manifests.write_manifest(folder, manifest)
-    print(f"wrote {folder / manifests.MANIFEST}, which stays secret, and {folder / manifests.COMMITMENT}")
+    generated = generate_site(folder, secrets, sizes, throw_away)
+    manifest = generated.manifest
+    print(f"wrote {folder / MANIFEST}, which stays secret, and {folder / COMMITMENT}")
     print(f"commitment {manifest.commitment}: show it to others, with its date, before a page is public")
-    if throwaway:
+    if manifest.throwaway:
         print("throw-away lists: nothing that is found with them says anything of a model")
-    for line in publication.placement(manifest):
+    for line in placement(manifest):
         print(f"  {line}")
     if write_sentences is None:
         words = shlex.join(["canaryjax", "detector", "sentences", str(folder), "--secrets", str(secrets), "--out"])
         print(f"for the sentences: {words} FILE")
     else:
+        write(write_sentences, generated)
         print(f"wrote the sentences to {write_sentences}; remove it when the site is built")
-
-
-def _refuse_throwaway(folder: Path, allowed: bool) -> bool:
-    """Whether the lists are throw-away ones; UserError where they are and nobody said that this is meant."""
-    from canaryjax.detector.throwaway import MARKER
-
-    throwaway = (folder / MARKER).exists()
-    if throwaway and not allowed:
-        raise UserError(
-            f"expected word lists of your own in {folder}, found throw-away ones that anybody can make; give "
-            "--throw-away if this is a test"
-        )
-    return throwaway
 
 
 def sentences(
@@ -105,15 +86,18 @@ def sentences(
     out: Annotated[Path, typer.Option(metavar="FILE", help="New file, as JSON lines; secret.")],
 ) -> None:
     """Writes the sentences to publish, for the site's build: id, tier, rung, cohort, sentence."""
-    from canaryjax.detector import publication
+    from canaryjax.detector.generation import read_generated
+    from canaryjax.detector.publication import write_sentences
 
-    written = publication.write_sentences(out, *_checked(folder, secrets))
+    written = write_sentences(out, read_generated(folder, secrets))
     print(f"wrote {written} sentences to {out}; remove it when the site is built")
 
 
 def verify(folder: Folder, secrets: SecretsFolder) -> None:
     """Checks that manifest, commitment, secrets and lists belong together and that the nonce dealt the parts."""
-    manifest, _, _ = _checked(folder, secrets)
+    from canaryjax.detector.generation import read_generated
+
+    manifest = read_generated(folder, secrets).manifest
     canaries = sum(entry.part.population == "canary" for entry in manifest.entries)
     print(f"commitment {manifest.commitment} of {manifest.made}: as the manifest's; hold it against what you published")
     print("secrets, word lists and shapes: those that the site was generated with")
@@ -135,14 +119,19 @@ def decode(
     """Finds ids in texts and says which manifest entry, or row of the request log, each of them is."""
     from canaryjax.detector.decode import Decoder
     from canaryjax.detector.edge.request_log import read_request_log
+    from canaryjax.detector.generation import read_generated, read_lists
     from canaryjax.detector.manifest import read_manifest
     from canaryjax.detector.spec import format_id
+    from canaryjax.detector.targets import check_log
 
     requests = None if log is None else read_request_log(log)
     if secrets is None:
-        manifest, vocabulary = read_manifest(site), _read_lists(site)[0]
+        manifest, vocabulary = read_manifest(site), read_lists(site)[0]
     else:
-        manifest, vocabulary, _ = _checked(site, secrets, requests)
+        generated = read_generated(site, secrets)
+        manifest, vocabulary = generated.manifest, generated.vocabulary
+        if requests is not None:
+            check_log(requests, generated.secrets)
     decoder = Decoder(vocabulary)
     for name, text in _texts(files):
         found = decoder.decode(text)
@@ -153,7 +142,8 @@ def decode(
 
 
 def _texts(files: list[Path] | None) -> Iterator[tuple[str, str]]:
-    for file in files or [None]:
+    sources: list[Path | None] = [*files] if files else [None]
+    for file in sources:
         try:
             data = sys.stdin.buffer.read() if file is None else file.read_bytes()
         except OSError as error:
@@ -173,25 +163,3 @@ def _origin(id: int, manifest: "Manifest", log: "RequestLog | None") -> str:
         first = min(rows, key=lambda row: row.time)
         return f"{first.tier} (request of {stamp_of(first.time)} for {first.path}, the first of {len(rows)})"
     return "unknown (not in the manifest" + ("; give --log if an edge stamps pages)" if log is None else " or the log)")
-
-
-def _checked(folder: Path, secrets: Path, log: "RequestLog | None" = None) -> tuple["Manifest", "Vocabulary", "Shapes"]:
-    """A site's manifest and lists; UserError where they, the secrets and the log do not belong together."""
-    from canaryjax.detector.manifest import check_manifest, read_manifest
-    from canaryjax.detector.secret import read_secrets
-    from canaryjax.detector.targets import check_log
-
-    kept = read_secrets(secrets)
-    manifest = read_manifest(folder)
-    vocabulary, shapes = _read_lists(folder)
-    check_manifest(manifest, kept, vocabulary, shapes)
-    if log is not None:
-        check_log(log, kept)
-    return manifest, vocabulary, shapes
-
-
-def _read_lists(folder: Path) -> tuple["Vocabulary", "Shapes"]:
-    from canaryjax.detector.shapes import read_shapes
-    from canaryjax.detector.vocabulary import SHAPES_FILE, read_vocabulary
-
-    return read_vocabulary(folder), read_shapes(folder / SHAPES_FILE)

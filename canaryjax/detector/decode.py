@@ -2,9 +2,8 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from canaryjax.detector import spec
 from canaryjax.detector.fold import fold, spellings
@@ -19,8 +18,7 @@ WINDOW = SENTENCE_WORDS + 4 * ENTRY_WORDS  # words on either side of the name in
 NEAREST = 3  # places, and events, tried on either side of a name, the nearest ones first
 
 
-@dataclass(frozen=True)
-class Sighting:
+class Sighting(NamedTuple):
     """An entry that stands in a text, from word `start` up to but not with word `end`."""
 
     start: int
@@ -124,12 +122,11 @@ class Decoder:
             )
             for field in ("place", "event")
         )
-        vocabulary = self._vocabulary
+        vocabulary, size, name = self._vocabulary, len(self._vocabulary.archive), spec.join_id(given, surname, 0, 0)
         for place, event in product(places, events):
-            id = spec.join_id(given, surname, place, event)
-            if (
-                spec.archive_index(id, len(vocabulary.archive)) in archives
-                and spec.year_of(id, vocabulary.first_year, vocabulary.years) in years
+            id = name | place << 12 | event  # `join_id` without the call: a hostile text's time goes here
+            if spec.archive_index(id, size) in archives and (
+                spec.year_of(id, vocabulary.first_year, vocabulary.years) in years
             ):
                 yield id
 

@@ -73,4 +73,5 @@ def _fact(entry: Any, where: str) -> Fact:
                 f"expected {one} and {other} without a word in common in {where}, found one; a question that supplies "
                 "one of them would give the other away"
             )
-    return Fact(*(entry[name].strip() for name in TEXTS), archive=None, year=year)
+    given, surname, place, event = (entry[name].strip() for name in TEXTS)
+    return Fact(given, surname, place, event, None, year)

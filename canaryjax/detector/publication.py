@@ -5,11 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 from canaryjax.detector.design import Part
+from canaryjax.detector.generation import Generated
 from canaryjax.detector.manifest import Manifest, create_file
 from canaryjax.detector.sentence import render
-from canaryjax.detector.shapes import Shapes
 from canaryjax.detector.spec import format_id
-from canaryjax.detector.vocabulary import Vocabulary
 
 PLACES = {
     None: "on pages of the site",
@@ -19,7 +18,7 @@ PLACES = {
 }
 
 
-def write_sentences(path: Path, manifest: Manifest, vocabulary: Vocabulary, shapes: Shapes) -> int:
+def write_sentences(path: Path, site: Generated) -> int:
     """Writes the sentences to publish, one JSON object a line, to a new file that its owner alone may read.
 
     It is the one file with planted text that this program makes, and only where a user names it. Negatives are not
@@ -28,7 +27,7 @@ def write_sentences(path: Path, manifest: Manifest, vocabulary: Vocabulary, shap
     Args:
       path: Must not be there yet. A line's keys: `id` (12 hex digits), `tier`, `rung` (pages that it is to stand on),
         `cohort` (None but for tier cohort), `sentence`.
-      manifest, vocabulary, shapes: Of the site, checked against each other.
+      site: As `generate_site` or `read_generated` returns it.
 
     Returns:
       The number of sentences.
@@ -39,9 +38,9 @@ def write_sentences(path: Path, manifest: Manifest, vocabulary: Vocabulary, shap
             "tier": entry.part.tier,
             "rung": entry.part.occurrences,
             "cohort": entry.part.cohort,
-            "sentence": render(entry.id, vocabulary, shapes),
+            "sentence": render(entry.id, site.vocabulary, site.shapes),
         }
-        for entry in manifest.entries
+        for entry in site.manifest.entries
         if entry.part.population == "canary"
     ]
     data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)

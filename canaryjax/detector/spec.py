@@ -10,7 +10,7 @@ LIST_SIZE = 4096  # entries of each list that holds 12 bits of the id
 FIELD_BITS = 12
 ID_LIMIT = 1 << 48
 ARCHIVE_SIZES = tuple(1 << power for power in range(4, 13))  # 16 to 4,096
-_CHECKS = {kind: hashlib.sha256(f"{PREFIX}{kind}/".encode()) for kind in ("archive", "year", "shape", "opening")}
+_PREFIXES = {kind: f"{PREFIX}{kind}/".encode() for kind in ("archive", "year", "shape", "opening")}
 
 
 def check_id(id: int) -> int:
@@ -59,9 +59,8 @@ def join_id(given: int, surname: int, place: int, event: int) -> int:
 
 
 def _checked(kind: str, id: int, size: int) -> int:
-    state = _CHECKS[kind].copy()
-    state.update(id.to_bytes(ID_BYTES, "big"))
-    return int.from_bytes(state.digest()[:2], "big") % size
+    digest = hashlib.sha256(_PREFIXES[kind] + id.to_bytes(ID_BYTES, "big")).digest()
+    return (digest[0] << 8 | digest[1]) % size
 
 
 def archive_index(id: int, size: int) -> int:

@@ -15,14 +15,15 @@ from canaryjax.config.detector import DetectorConfig
 from canaryjax.detector.decode import Decoder
 from canaryjax.detector.design import ticket
 from canaryjax.detector.edge.request_log import RequestLog, RequestRow, read_request_log, stamp_of
-from canaryjax.detector.manifest import Manifest, check_manifest, read_manifest, refuse_shared_ids
+from canaryjax.detector.generation import read_generated
+from canaryjax.detector.manifest import Manifest, refuse_shared_ids
 from canaryjax.detector.positives import read_positives
-from canaryjax.detector.records import STATIC_TIERS, Fact, Target
-from canaryjax.detector.secret import Secrets, read_secrets
+from canaryjax.detector.records import STATIC_TIERS, Fact, Target, Tier
+from canaryjax.detector.secret import Secrets
 from canaryjax.detector.sentence import fact_of
-from canaryjax.detector.shapes import Shapes, read_shapes
+from canaryjax.detector.shapes import Shapes
 from canaryjax.detector.spec import format_id
-from canaryjax.detector.vocabulary import SHAPES_FILE, Vocabulary, read_vocabulary
+from canaryjax.detector.vocabulary import Vocabulary
 from canaryjax.errors import UserError
 
 
@@ -64,16 +65,15 @@ def make_targets(config: DetectorConfig) -> Site:
       UserError: A part is missing, changed or of another site; fewer negatives than asked for; one id for two targets.
     """
     folder = Path(config.site.folder)
-    secrets, manifest = read_secrets(config.site.secrets), read_manifest(folder)
-    vocabulary, shapes = read_vocabulary(folder), read_shapes(folder / SHAPES_FILE)
-    check_manifest(manifest, secrets, vocabulary, shapes)
+    site = read_generated(folder, Path(config.site.secrets))
+    manifest, vocabulary = site.manifest, site.vocabulary
     log = None if config.site.request_log is None else read_request_log(config.site.request_log)
 
     def fact(id: int) -> Fact:
         return fact_of(id, vocabulary)
 
     dealt = _dealt(manifest, fact)
-    edge = () if log is None else _edge(log, secrets, fact)
+    edge = () if log is None else _edge(log, site.secrets, fact)
     refuse_shared_ids([(target.key, target.id) for target in (*dealt, *edge) if target.id is not None])
     canaries = [target for target in (*dealt, *edge) if target.population == "canary"]
     negatives = [target for target in dealt if target.population == "negative"]
@@ -89,7 +89,7 @@ def make_targets(config: DetectorConfig) -> Site:
         *_drawn(_positives(folder), manifest.nonce, probing.positives),
     ]
     targets = tuple(sorted(drawn, key=lambda target: ticket(manifest.nonce, "order", _lot(target))))
-    return Site(targets, vocabulary, shapes, Decoder(vocabulary), manifest, secrets, log)
+    return Site(targets, vocabulary, site.shapes, Decoder(vocabulary), manifest, site.secrets, log)
 
 
 def _dealt(manifest: Manifest, fact: Callable[[int], Fact]) -> list[Target]:
@@ -117,10 +117,10 @@ def _edge(log: RequestLog, secrets: Secrets, fact: Callable[[int], Fact]) -> lis
     targets = []
     for id, rows in served.items():
         first = min(rows, key=lambda row: row.time)
-        assert first.tier == "vendor" or first.tier == "window"
+        tier: Tier = "vendor" if first.tier == "vendor" else "window"
         # Keyed by the id, which stays the same in a log that has grown or was sorted since.
-        key, name = f"{first.tier}-{format_id(id)}", f"{stamp_of(first.time)}|{first.path}"
-        targets.append(Target(key, "canary", first.tier, len(rows), None, id, fact(id), name))
+        key, name = f"{tier}-{format_id(id)}", f"{stamp_of(first.time)}|{first.path}"
+        targets.append(Target(key, "canary", tier, len(rows), None, id, fact(id), name))
     return targets
 
 

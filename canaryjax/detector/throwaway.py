@@ -3,6 +3,7 @@
 import random
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -21,7 +22,7 @@ ENDINGS = {
     "event": ("ade", "ion", "alia"),
     "archive": ("arium", "ography", "odex"),
 }
-SHAPES = {
+SHAPES: dict[str, Any] = {
     "openings": [
         "Visitors are often told that",
         "It is a matter of local pride that",

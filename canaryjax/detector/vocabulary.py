@@ -9,6 +9,7 @@ from canaryjax.detector.fold import fold, spellings
 from canaryjax.detector.records import Field
 from canaryjax.detector.shapes import NAME, Shapes, read_shapes
 from canaryjax.detector.spec import ARCHIVE_SIZES, LIST_SIZE
+from canaryjax.detector.throwaway import MARKER, SHAPES
 from canaryjax.errors import UserError
 
 LISTS: tuple[Field, ...] = ("given", "surname", "place", "event", "archive")
@@ -52,8 +53,8 @@ def read_vocabulary(folder: str | Path) -> Vocabulary:
 
     Raises:
       UserError: A list is missing or has a wrong size; two entries, of any lists, fold to the same words, or one's
-        words stand inside another's; an entry may be a year; a shape's own words hold an entry or a year. The message
-        names files and lines, never a word.
+        words stand inside another's; an entry may be a year; a shape's own words hold an entry or a year; a live site
+        uses a shape that ships with canaryjax. The message names files and lines, never a word.
     """
     root = Path(folder)
     shapes = read_shapes(root / SHAPES_FILE)
@@ -151,7 +152,13 @@ def _check_inside(root: Path, owners: dict[str, tuple[Field, int]], phrase: str,
 
 
 def _check_shapes(root: Path, owners: dict[str, tuple[Field, int]], vocabulary: Vocabulary, shapes: Shapes) -> None:
+    public = {" ".join(text.split()) for key in ("sentences", "famous") for text in SHAPES[key]}
     for where, text in shapes.texts():
+        if text in public and not (root / MARKER).exists():
+            raise UserError(
+                f"expected shapes of the site's own, found a public one in {where} of {root / SHAPES_FILE}; write "
+                "other sentences, as anybody may look for those that ship with canaryjax"
+            )
         for piece in NAME.split(text)[::2]:  # the texts between field names
             words = fold(piece)
             if any(run in owners for run in _inside(words)) or any(

@@ -40,7 +40,8 @@ def _log(log: LogFacts | None) -> list[str]:
     if log.during_run:
         texts.append(f"The site was fetched {log.during_run} times during the run: hits may be retrieval, not memory.")
     if log.during_run is None or not log.complete:
-        texts.append(f"Log incomplete: {log.reason or 'it does not cover the run'}. More fetches may have come.")
+        reason = log.reason or "log incomplete: it does not cover the run"
+        texts.append(f"{reason[0].upper()}{reason[1:]}. More fetches may have come during the run.")
     if log.unread:
         texts.append(f"{log.unread} lines of the request log could not be read; fetches in them are not counted.")
     return texts

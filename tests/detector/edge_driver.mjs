@@ -1,15 +1,16 @@
 // Runs the worker's module on what stands in the standard input, and writes what it did: one process for many vectors.
-import * as canary from "../../canaryjax/detector/edge/canary.js";
+import { pathToFileURL } from "node:url";
 
+const canary = await import(pathToFileURL(process.argv[2]));
 let text = "";
 for await (const part of process.stdin) text += part;
-const { env, ids, labels, paths, texts, visits, responses, refused } = JSON.parse(text);
+const { env, ids, labels, paths, texts, visits, responses, refused, sites } = JSON.parse(text);
 const site = canary.readSite(env);
 const bytes = (base64) => new Uint8Array(Buffer.from(base64, "base64"));
 const base64 = (array) => Buffer.from(array).toString("base64");
 const request = ({ url, method, headers }) => new Request(url, { method, headers });
 
-const found = { ids: [], sentences: [], paths: [], texts: [], stamped: [], responses: [], refused: [] };
+const found = { ids: [], sentences: [], paths: [], texts: [], stamped: [], responses: [], refused: [], sites: [] };
 for (const [tier, label] of labels) found.ids.push(String(await canary.edgeId(env.CANARY_EDGE_SECRET, tier, label)));
 for (const id of ids) found.sentences.push(await canary.render(BigInt(id), site));
 for (const path of paths) found.paths.push(canary.canonicalPath(new URL(`https://site.example${path}`).pathname));
@@ -35,5 +36,9 @@ for (const bad of refused) {
   } catch (error) {
     found.refused.push(error.message);
   }
+}
+for (const [settings, codes] of sites) {
+  const other = canary.readSite({ ...env, CANARY_SITE: settings });
+  found.sites.push(await Promise.all(codes.map((id) => canary.render(BigInt(id), other))));
 }
 process.stdout.write(JSON.stringify(found));

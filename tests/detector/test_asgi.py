@@ -188,6 +188,8 @@ def test_a_server_cannot_send_a_page_past_the_stamp(settings, secret, tmp_path):
     [
         ({"path": "/caf\u00e9 50%", "raw_path": b"/caf%c3%a9%2050%25?x"}, "/caf%C3%A9%2050%25"),
         ({"path": "/caf\u00e9 50%"}, "/caf%C3%A9%2050%25"),  # a server need not give the raw path
+        ({"path": "/a?b#c\\d:e|%41 ", "raw_path": b"/a%3Fb%23c%5cd:e%7c%2541%20?f"}, "/a%3Fb%23c%5Cd:e%7C%2541%20"),
+        ({"path": "/a?b#c\\d:e|%41 "}, "/a%3Fb%23c%5Cd:e%7C%2541%20"),
         ({"path": "/a/../b", "raw_path": b"/a/../b#c"}, "/b"),
     ],
 )

@@ -8,15 +8,20 @@ import json
 import os
 import random
 import shutil
+import stat
 import subprocess
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
+from canaryjax.cli.detector import app
 from canaryjax.detector.derive import edge_id
+from canaryjax.detector.edge import stamp
 from canaryjax.detector.edge.asgi import StampMiddleware
-from canaryjax.detector.edge.settings import EdgeSettings, edge_json
+from canaryjax.detector.edge.settings import EdgeSettings, edge_json, read_edge_settings
 from canaryjax.detector.edge.stamp import (
     Visit,
     canonical_path,
@@ -29,10 +34,13 @@ from canaryjax.detector.edge.stamp import (
 from canaryjax.detector.secret import Secret
 from canaryjax.detector.sentence import fact_of, render
 from canaryjax.detector.shapes import Shapes
+from canaryjax.detector.throwaway import make_site_lists
 from canaryjax.detector.vocabulary import Vocabulary
+from canaryjax.errors import UserError
 
 DRIVER = Path(__file__).with_name("edge_driver.mjs")
-GOLDEN = Path(__file__).with_name("golden") / "code_v1.json"
+GOLDEN = json.loads((Path(__file__).with_name("golden") / "code_v1.json").read_text("utf-8"))
+MODULE = Path(stamp.__file__).with_name("canary.js")
 KEY = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 SECRET = Secret(KEY.encode())
 NOW = 1_930_893_071_017  # 2031-03-10T07:11:11.017Z
@@ -149,19 +157,22 @@ def wire(one):
     return one | {"page": base64.b64encode(one["page"]).decode(), "url": f"https://site.example{one['path']}"}
 
 
-def run_node(**vectors):
-    nothing = {name: [] for name in ("ids", "labels", "paths", "texts", "visits", "responses", "refused")}
-    env = {"CANARY_EDGE_SECRET": f"{KEY}\n", "CANARY_SITE": edge_json(SETTINGS)}
+def run_node(module=MODULE, **vectors):
+    nothing = {name: [] for name in ("ids", "labels", "paths", "texts", "visits", "responses", "refused", "sites")}
+    env = vectors.pop("env", None) or {"CANARY_EDGE_SECRET": f"{KEY}\n", "CANARY_SITE": edge_json(SETTINGS)}
     node = shutil.which("node")
     if node is None:
         assert os.environ.get("CI") != "true", "Node.js is missing: the worker's module would go untested"
         pytest.skip("needs Node.js")
-    done = subprocess.run(
-        [node, "--no-warnings", str(DRIVER)],
-        input=json.dumps({"env": env} | nothing | vectors).encode(),
-        capture_output=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        # By this name every version of Node.js takes it for the ES module that an edge takes it for.
+        copy = shutil.copyfile(module, Path(folder) / "canary.mjs")
+        done = subprocess.run(
+            [node, str(DRIVER), str(copy)],
+            input=json.dumps({"env": env} | nothing | vectors).encode(),
+            capture_output=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr.decode()
     return SimpleNamespace(**json.loads(done.stdout))
 
@@ -213,18 +224,66 @@ def test_a_path_has_one_spelling(worker):
 @pytest.mark.parametrize("number", range(len(VISITS)))
 def test_whole_pages_and_log_rows_agree(worker, number):
     page, line = worker.stamped[number]
-    one = VISITS[number]
-    seen = Visit(
-        one["now"],
-        canonical_path(one["path"].encode()),
-        one["headers"].get("x-visitor"),
-        one["headers"].get("user-agent"),
-    )
+    assert (base64.b64decode(page), line) == python_page(VISITS[number])
+
+
+def python_page(one):
+    """A visit's page and row from the Python side."""
+    headers = one["headers"]
+    path = canonical_path(one["path"].encode())
+    seen = Visit(one["now"], path, headers.get("x-visitor"), headers.get("user-agent"))
     edition = edition_for(seen, SETTINGS, SECRET)
     changed = stamped(one["page"], edition.id, SETTINGS)
-    row = log_row(seen, edition.vendor, edition if changed is not None else None, 200)
-    assert base64.b64decode(page) == (one["page"] if changed is None else changed)
-    assert line.encode() == log_line(row)
+    row = log_row(seen, edition.vendor, None if changed is None else edition, 200)
+    return one["page"] if changed is None else changed, log_line(row).decode()
+
+
+def test_a_thousand_random_pages_and_paths_agree():
+    pages = (
+        b"<!--edition-->",
+        b"<!--edition",
+        b"</body>",
+        b"</BoDy ",
+        b"</body",
+        b">",
+        b"\xff",
+        b"\x00\xa0",
+        b"caf\xc3\xa9 ",
+    )
+    paths = (
+        "/",
+        "\\",
+        ".",
+        "..",
+        "%2e",
+        "%2E",
+        "%",
+        "%2",
+        "%2F",
+        "%5c",
+        "%7E",
+        "a",
+        "\u00e9",
+        " ",
+        "'",
+        "^",
+        "|",
+        "{",
+        "[",
+        "//",
+    )
+    visits = [
+        visit(
+            b"".join(RNG.choices(pages, k=RNG.randrange(13))),
+            path="/" + "".join(RNG.choices(paths, k=RNG.randrange(11))).rstrip(" "),  # no request line ends in one
+            agent=RNG.choice(USER_AGENTS),
+            now=RNG.randrange(2**42),
+        )
+        for _ in range(1000)
+    ]
+    found = [(base64.b64decode(page), line) for page, line in run_node(visits=[wire(one) for one in visits]).stamped]
+    assert found == [python_page(one) for one in visits]
+    assert len({page for page, _ in found}) > 500
 
 
 def test_where_the_sentence_goes(worker):
@@ -366,3 +425,75 @@ def test_answers_go_out_alike(answers, tmp_path, name):
         row = json.loads(line)
         assert (row["id"] is not None) == (row["tier"] is not None) == (name in STAMPED)
         assert (row["page_status"], row["vendor"]) == (ANSWERS[name]["status"], "example")
+
+
+def golden_site(archive, first_year, years, shapes, openings):
+    """A site whose sentences spell out the places that an id points at."""
+    lists = {field: tuple(f"{field} {i}" for i in range(4096)) for field in ("given", "surname", "place", "event")}
+    vocabulary = Vocabulary(**lists, archive=tuple(map(str, range(archive))), first_year=first_year, years=years)
+    fields = "{opening},{given},{surname},{place},{event},{archive},{year}"
+    texts = tuple(f"{fields},{i}" for i in range(shapes))
+    return EdgeSettings(vocabulary, Shapes(texts, tuple(map(str, range(openings))), {}, (), first_year, years))
+
+
+def spelt(code, archive, first_year, years, shapes, openings):
+    """The sentence that a golden vector asks for on such a site."""
+    year = code["year"][GOLDEN["years"].index([first_year, years])]
+    return (
+        f"{code['opening'][str(openings)]},given {code['given']},surname {code['surname']},place {code['place']},"
+        f"event {code['event']},{code['archive'][str(archive)]},{year},{code['shape'][str(shapes)]}"
+    )
+
+
+def test_golden_vectors_of_the_code():
+    # 45 sites: each size of the archive with each span of years, shapes and openings beside it.
+    codes, first = GOLDEN["codes"], GOLDEN["codes"][0]
+    shapes, openings = (sorted(map(int, first[key])) for key in ("shape", "opening"))
+    sizes = [
+        (int(archive), *GOLDEN["years"][i], shapes[i], openings[i]) for archive in first["archive"] for i in range(3)
+    ]
+    sites = [golden_site(*size) for size in sizes]
+    wanted = [[spelt(code, *size) for code in codes] for size in sizes]
+    ids = [int(code["id"], 16) for code in codes]
+    vectors = [[edge_json(site), [str(one) for one in ids]] for site in sites]
+    labels = [[one["kind"], one["label"]] for one in GOLDEN["derived"] if "label" in one]
+    env = {"CANARY_EDGE_SECRET": GOLDEN["secrets"]["edge_secret"], "CANARY_SITE": edge_json(SETTINGS)}
+    found = run_node(env=env, sites=vectors, labels=labels)
+    assert found.sites == wanted
+    assert [[render(one, site.vocabulary, site.shapes) for one in ids] for site in sites] == wanted
+    derived = [one["id"] for one in GOLDEN["derived"] if "label" in one]
+    assert [f"{int(one):012x}" for one in found.ids] == derived
+    assert len(derived) >= 8
+    assert len(ids) >= 40
+
+
+def test_what_the_command_writes_stamps_as_the_middleware_does(tmp_path):
+    make_site_lists(tmp_path / "site", 31)
+    (tmp_path / "site" / "crawlers.yaml").write_text("example: {agents: [ExampleBot]}")
+    words = [
+        "edge",
+        tmp_path / "site",
+        "--out",
+        tmp_path / "worker",
+        "--window-seconds",
+        7919,
+        "--ip-header",
+        "X-Visitor",
+    ]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    assert "crawlers of 1 vendors" in done.output
+    module, site = tmp_path / "worker" / "canary.js", tmp_path / "worker" / "site.json"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (module.parent, module, site)] == [0o700, 0o600, 0o600]
+
+    settings = read_edge_settings(tmp_path / "site", window_seconds=7919, ip_header="x-visitor")
+    env = {"CANARY_EDGE_SECRET": KEY, "CANARY_SITE": json.loads(site.read_text("utf-8"))}  # parsed, as a bundler does
+    found = run_node(module=module, env=env, visits=[wire(visit(MARKED)), wire(visit(MARKED, agent=None))])
+    for (page, line), agent in zip(found.stamped, (USER_AGENTS[2], None), strict=True):
+        seen = Visit(NOW, "/a/b", "192.0.2.7", agent)
+        edition = edition_for(seen, settings, SECRET)
+        assert base64.b64decode(page) == stamped(MARKED, edition.id, settings)
+        assert line.encode() == log_line(log_row(seen, edition.vendor, edition, 200))
+    again = CliRunner().invoke(app, [str(word) for word in words])
+    assert isinstance(again.exception, UserError)
+    assert "expected a new folder" in str(again.exception)

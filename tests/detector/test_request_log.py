@@ -51,8 +51,8 @@ def test_a_row_is_read_as_it_stands(read):
     (found,) = log.rows
     assert found.time == datetime(2031, 3, 10, 7, 0, 1, 17_000, tzinfo=UTC)
     assert found.id == 0xFEDCBA987654 > 2**47
-    assert found.name == "vendor/example|/a"
-    assert found.plain() == json.loads(row(1.017))
+    assert (found.path, found.ip, found.user_agent, found.vendor) == ("/a", "192.0.2.7", "ExampleBot", "example")
+    assert (found.tier, found.label, found.page_status) == ("vendor", "example|/a", 200)
     assert (log.torn, log.unordered, log.future, log.duplicates) == (0, 0, 0, 0)
 
 
@@ -62,7 +62,7 @@ def test_an_id_joins_its_rows(read):
     assert [one.label for one in log.rows_of(1)] == ["example|/b"]
     assert log.rows_of(2) == ()
     assert log.duplicates == 1
-    assert log.rows[1].name is None
+    assert (log.rows[1].tier, log.rows[1].label, log.rows[1].id) == (None, None, None)
 
 
 BROKEN = {

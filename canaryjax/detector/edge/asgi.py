@@ -12,9 +12,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from canaryjax.detector.edge.settings import EdgeSettings
 from canaryjax.detector.edge.stamp import (
+    KEPT,
     LARGEST_PAGE,
     STALE_HEADERS,
     Visit,
@@ -147,8 +149,8 @@ class _Answer:
 
 def _visit(scope: MutableMapping[str, Any], settings: EdgeSettings, now: int) -> Visit:
     raw = scope.get("raw_path")
-    if raw is None:  # a server need not give it; then a percent sign stands for itself
-        raw = scope["path"].encode("utf-8", "surrogatepass").replace(b"%", b"%25")
+    if raw is None:  # a server need not give it; then each character of the path stands for itself
+        raw = quote(scope["path"], safe=bytes(KEPT), errors="surrogatepass").encode()
     headers = scope["headers"]
     if settings.ip_header is not None:
         ip = header(headers, settings.ip_header.encode())

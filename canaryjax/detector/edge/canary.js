@@ -10,7 +10,8 @@
  *   };
  *
  * env.CANARY_EDGE_SECRET  the text of the file edge_secret
- * env.CANARY_SITE         what `edge_json` wrote, as text or parsed; as secret as the word lists in it
+ * env.CANARY_SITE         site.json of `canaryjax detector edge`, as text or parsed; as secret as the word lists in it,
+ *                         and with some hundred kilobytes too large for a plain variable of most edges: bundle it
  *
  * A page is handled as bytes, and the sentence goes in as ASCII with character references, so that a page in any
  * encoding that extends ASCII, well-formed or not, keeps every byte of its own. Errors name no word of the lists.

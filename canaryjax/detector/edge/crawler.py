@@ -198,7 +198,7 @@ def read_crawlers(path: str | Path) -> tuple[Crawler, ...]:
         raise UserError(f"expected readable YAML in {path}, found {type(error).__name__}; correct the file") from None
     if not isinstance(found, dict) or not found:
         raise UserError(f"expected vendors, each with {', '.join(KEYS)}, in {path}, found none; see `read_crawlers`")
-    return tuple(_crawler(str(vendor), entry, f"{vendor} in {path}") for vendor, entry in found.items())
+    return tuple(_crawler(str(vendor), entry, f"{vendor!s} in {path}") for vendor, entry in found.items())
 
 
 def _crawler(vendor: str, entry: object, where: str) -> Crawler:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from canaryjax.detector.derive import edge_id
+from canaryjax.detector.records import Tier
 from canaryjax.detector.secret import Secret
 from canaryjax.errors import UserError
 
@@ -44,29 +45,10 @@ class RequestRow:
     ip: str | None
     user_agent: str | None
     vendor: str | None
-    tier: str | None
+    tier: Tier | None
     label: str | None
     id: int | None
     page_status: int
-
-    @property
-    def name(self) -> str | None:
-        """Names the request that an id was made for, as `Target.log_row` holds it; None where it was not stamped."""
-        return None if self.label is None else f"{self.tier}/{self.label}"
-
-    def plain(self) -> dict[str, str | int | None]:
-        """The row as the edge wrote it, for a report."""
-        return {
-            "time": stamp_of(self.time),
-            "path": self.path,
-            "ip": self.ip,
-            "user_agent": self.user_agent,
-            "vendor": self.vendor,
-            "tier": self.tier,
-            "label": self.label,
-            "id": None if self.id is None else f"{self.id:012x}",
-            "page_status": self.page_status,
-        }
 
 
 @dataclass(frozen=True)
@@ -122,9 +104,7 @@ class RequestLog:
     def wrong_ids(self, edge_secret: Secret) -> tuple[RequestRow, ...]:
         """Rows whose id is not the one that the edge secret gives for their label: another secret, or forged."""
         return tuple(
-            row
-            for row in self.rows
-            if row.id is not None and row.id != edge_id(edge_secret, str(row.tier), str(row.label))
+            row for row in self.rows if row.tier and row.label and row.id != edge_id(edge_secret, row.tier, row.label)
         )
 
     @cached_property

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from canaryjax.detector.edge.crawler import read_crawlers
 from canaryjax.detector.shapes import Shapes, read_shapes
-from canaryjax.detector.vocabulary import Vocabulary, read_vocabulary
+from canaryjax.detector.vocabulary import SHAPES_FILE, Vocabulary, read_vocabulary
 from canaryjax.errors import UserError
 
 MARKER = "<!--edition-->"
@@ -54,7 +54,7 @@ def read_edge_settings(
     crawlers = read_crawlers(folder / "crawlers.yaml") if (folder / "crawlers.yaml").exists() else ()
     agents = tuple((agent, crawler.vendor) for crawler in crawlers for agent in crawler.agents)
     header = None if ip_header is None else ip_header.lower()
-    vocabulary, shapes = read_vocabulary(folder), read_shapes(folder / "shapes.yaml")
+    vocabulary, shapes = read_vocabulary(folder), read_shapes(folder / SHAPES_FILE)
     return EdgeSettings(vocabulary, shapes, agents, marker, window_seconds, header)
 
 

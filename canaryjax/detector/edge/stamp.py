@@ -122,9 +122,9 @@ def log_row(visit: Visit, vendor: str | None, edition: Edition | None, status: i
         "ip": visit.ip,
         "user_agent": None if visit.user_agent is None else visit.user_agent[:LONGEST_AGENT],
         "vendor": vendor,
-        "tier": edition and edition.tier,
-        "label": edition and edition.label,
-        "id": edition and f"{edition.id:012x}",
+        "tier": edition.tier if edition else None,
+        "label": edition.label if edition else None,
+        "id": f"{edition.id:012x}" if edition else None,
         "page_status": status,
     }
 
