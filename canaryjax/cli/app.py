@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from canaryjax.cli import audit, detector, generate, keys, score, serve, startup, sweep
+from canaryjax.cli import audit, detector, detector_probe, generate, keys, score, serve, startup, sweep
 from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 
@@ -85,7 +85,7 @@ def cut(text: str) -> str:
 
 def _how_to_resume() -> str:
     """What to say after a stop of the command that ran; the others have nothing to say."""
-    return audit.how_to_resume() or sweep.how_to_resume()
+    return audit.how_to_resume() or sweep.how_to_resume() or detector_probe.how_to_resume()
 
 
 def _leave(status: int) -> None:

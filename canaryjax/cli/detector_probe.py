@@ -38,7 +38,7 @@ def probe(
     if resume and out is None:
         raise UserError("expected --out DIR with --resume, found none; name the run directory to go on with")
     site = make_targets(config)
-    _show_plan(config, site, out if resume else None)
+    spent = _show_plan(config, site, out if resume else None)
     if plan or not (yes or _agreed(config)):
         return
     from canaryjax.detector.run import open_run
@@ -46,7 +46,7 @@ def probe(
     run = open_run(config, out, resume)
     _current.update(run=run.path, words=words)
     try:
-        _run(config, site, run)
+        _run(config, site, run, spent)
     except UserError:
         run.discard_unused()
         raise
@@ -69,8 +69,12 @@ def how_to_resume() -> str:
     return f"; {kept}; go on with: {command}"
 
 
-def _show_plan(config: "DetectorConfig", site: "Site", begun: Path | None) -> None:
-    """Prints what is about to be asked; raises UserError where it would pass a limit of the config (SD-22)."""
+def _show_plan(config: "DetectorConfig", site: "Site", begun: Path | None) -> tuple[int, int]:
+    """Prints what is about to be asked; returns the tokens that answers of a resumed run have read and written.
+
+    Raises:
+      UserError: It would pass a limit of the config (SD-22).
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -80,12 +84,14 @@ def _show_plan(config: "DetectorConfig", site: "Site", begun: Path | None) -> No
 
     done = peek(begun / STORE) if begun is not None else {"answers": 0, "read": 0, "written": 0}
     calls = make_calls(config, site, UNKNOWN_LABEL)
-    plan = plan_run(config, calls, done["answers"], (done["read"], done["written"]))
+    spent = done["read"], done["written"]
+    plan = plan_run(config, calls, done["answers"], spent)
     table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
     for label, value in plan_rows(plan, config, site):
         table.add_row(label, value)
     Console().print(table, highlight=False, markup=False)
     check_limits(plan, config)
+    return spent
 
 
 def plan_rows(plan: "Plan", config: "DetectorConfig", site: "Site") -> list[tuple[str, str]]:
@@ -124,17 +130,27 @@ def _agreed(config: "DetectorConfig") -> bool:
     return agreed
 
 
-def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory") -> None:
+def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", spent: tuple[int, int]) -> None:
     from rich.console import Console
 
+    from canaryjax.cli.detector_report import report
     from canaryjax.cli.progress import watching
+    from canaryjax.detector.backend import open_backend
+    from canaryjax.detector.measure import find_measures
+    from canaryjax.detector.preflight import examine
     from canaryjax.detector.run import NothingAnswered, run_probes
+    from canaryjax.detector.spending import Prices
 
+    prices = Prices(config.model.price_in, config.model.price_out)
     try:
         with watching(Console(stderr=True), unit="calls") as progress:
             progress.note(f"run directory {run.path}")
-            backend = open_backend(config)
-            run_probes(config, site, backend, capabilities, measures, run, progress)
+            progress.stage("preflight")
+            backend = open_backend(config, prices.of(*spent))
+            capabilities = examine(backend)
+            measures = find_measures(backend, capabilities)
+            run_probes(config, site, backend, capabilities.plain(), measures, run, progress)
     except NothingAnswered as error:
         print(f"canaryjax: error: {error}{how_to_resume()}", file=sys.stderr)
         raise typer.Exit(1) from None
+    report(run.path)

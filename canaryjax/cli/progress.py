@@ -92,7 +92,9 @@ class Rate:
     def words(self, now: float, ended: bool) -> str:
         """Speed and, unless the stage has ended, time left at the time `now`; empty while they are not known."""
         speed, left = self.per_hour(), self.left(now)
-        told = [] if speed is None else [f"{speed:,.0f} {self._unit}/h" if speed >= 10 else f"{speed:.1f} {self._unit}/h"]
+        told = (
+            [] if speed is None else [f"{speed:,.0f} {self._unit}/h" if speed >= 10 else f"{speed:.1f} {self._unit}/h"]
+        )
         return ", ".join(told if left is None or ended else [*told, f"about {duration(left)} left"])
 
 

@@ -20,11 +20,10 @@ from canaryjax.errors import UserError
 EXAMPLE = "configs/detector_demo.yaml"
 MOST_MISTAKES = 5  # that are told at once
 NEAR = 0.6  # of difflib's ratio: below, names share letters by chance
-# Where the site's files lie may tell which site it is: nothing of it is kept.
-SECRET = ("site.folder", "site.secrets", "site.request_log")
+# Not kept: where the site's files lie may tell which site it is, and a key may stand where its variable's name should.
+SECRET = ("site.folder", "site.secrets", "site.request_log", "model.api_key_variable")
 # These change no answer and no finding: a resumed run may have others.
 TRAVEL = (
-    "model.api_key_variable",
     "model.concurrency",
     "model.timeout",
     "model.retries",

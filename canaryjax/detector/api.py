@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,13 +61,15 @@ class ApiBackend:
         config: ModelConfig,
         spent: float = 0.0,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        """Takes the config, what earlier parts of the run have cost, how to wait and where jitter comes from.
+        """Takes the config, what earlier parts of the run have cost, how to wait, by which clock, and jitter's source.
 
         Raises UserError without a usable key or address; neither is shown.
         """
-        self._config, self._sleep, self._rng = config, sleep, rng
+        self._config = config
+        self._pace = partial(Pace, sleep, clock, rng)
         self._url, self._host = read_address(config.base_url or OWN_ADDRESS)
         self._key = read_key(config.api_key_variable, self._host)
         self.label = f"{config.name} at {self._host}"
@@ -143,7 +147,7 @@ class ApiBackend:
             api_key=self._key, base_url=self._url, max_retries=0, timeout=timeout, http_client=transport
         )
         async with client:
-            yield _Session(client, Pace(self._sleep, asyncio.get_running_loop().time, self._rng))
+            yield _Session(client, self._pace())
 
     async def _call(self, session: _Session, call: Callable[[], Awaitable[Any]], worst: float) -> Any:
         """The answer, or the Trouble of the last try."""

@@ -24,10 +24,10 @@ or any score, found by probing that does not look at the part.
 The edge tiers are not dealt, as their sentences come to be with the requests; their ids are values under a third key,
 so the second argument, not the first, holds for them.
 
-What the arguments need of other modules: the choice of which targets are asked and their order depend on no answer and
-no part (`ticket`, by position); each target gets the same probes; and no test looks at y_p before its statistic is
-declared. What they need of the user: no negative is ever published, and each sentence stands where its part says.
-The commitment shows that the deal was not chosen after the answers were known.
+What the arguments need of other modules: which targets of a part are asked, and in which order all are, is drawn by
+position (`ticket`) and depends on no answer; each target gets the same probes; and no test looks at y_p before its
+statistic is declared. What they need of the user: no negative is ever published, and each sentence stands where its
+part says. The commitment shows that the deal was not chosen after the answers were known.
 """
 
 import hashlib

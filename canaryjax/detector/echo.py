@@ -57,7 +57,11 @@ def _letters(text: str) -> str:
 def _prompt_tokens(tokens: Sequence[str], text: str, written: int) -> int | None:
     """How many tokens are the prompt's; None where they are not its tokens."""
     start = 1 if _SPECIAL.fullmatch(tokens[0]) and not text.startswith(tokens[0]) else 0
-    for n in (len(tokens) - written, len(tokens)):  # some count a token that ends the text and do not list it
+    places = (len(tokens) - written, len(tokens))  # some count a token that ends the text and do not list it
+    for n in places:
+        if "".join(tokens[start:n]).strip() == text.strip():
+            return n
+    for n in places:
         if _letters("".join(token for token in tokens[start:n] if not _BYTES.fullmatch(token))) == _letters(text):
             return n
     return None

@@ -7,7 +7,7 @@ import numpy as np
 
 from canaryjax.config.detector import EvidenceConfig
 from canaryjax.detector.group import Group, Tally, form_groups, tally
-from canaryjax.detector.hit import Verdict, hit_rows, judge, rule_text, stray_rows
+from canaryjax.detector.hit import Verdict, field_rule_text, hit_rows, judge, rule_text, stray_rows
 from canaryjax.detector.look import look_alpha, spent_before
 from canaryjax.detector.membership import membership
 from canaryjax.detector.posterior import Controls, normalised, posterior
@@ -63,6 +63,7 @@ def weigh(
             "name": config.rule,
             "bits": config.bits if config.rule == "bits" else None,
             "text": rule_text(config),
+            "field_text": field_rule_text(),
         },
         "level": config.level,
         "alpha": config.alpha,

@@ -29,6 +29,7 @@ ACCENTS = str.maketrans({"\u00b4": "'", "\u1ffd": "'"})
 APOSTROPHES = frozenset(
     "'`\u2018\u2019\u201a\u201b\u02b9\u02bb\u02bc\u02bd\u02be\u02bf\u02c8\u2032\u2035\u055a\u05f3\ua78b\ua78c"
 )
+BARE = dict.fromkeys(map(ord, APOSTROPHES))
 LETTERS = {  # what Unicode does not take apart, written as others write it who lack the letter
     "æ": "ae",
     "œ": "oe",
@@ -79,6 +80,8 @@ def fold(text: str) -> str:
     >>> fold("<p>Zo\\u00eb&nbsp;O\\u2019Brien\\u2019s <b>ga</b>te\\u2014Stow-on-Sea</p>")
     'zoe obrien gate stow on sea'
     """
+    if text.isascii() and text.isalpha():  # one plain word, as most entries are
+        return text.lower()
     for _ in range(2):
         text = html.unescape(ENDLESS.sub(" ", _without_markup(text)))
     for _ in range(2):  # folding a case can leave a form that has parts, and parts a letter that has a case
@@ -96,12 +99,8 @@ def spellings(entry: str) -> tuple[str, ...]:
     ('king co op', 'kings co op', 'king coop', 'kings coop')
     """
     joined = HYPHENS.sub("", entry)
-    texts = dict.fromkeys((entry, _bare(entry), joined, _bare(joined)))
+    texts = dict.fromkeys((entry, entry.translate(BARE), joined, joined.translate(BARE)))
     return tuple(dict.fromkeys(fold(text) for text in texts))
-
-
-def _bare(text: str) -> str:
-    return "".join(character for character in text if character not in APOSTROPHES)
 
 
 def _without_markup(text: str) -> str:

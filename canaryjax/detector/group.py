@@ -16,7 +16,7 @@ class Tally:
     Attributes:
       n: Targets with an answer.
       unanswered: Targets without.
-      hits, field_hits, raw_hits: Of the n, by the whole rule, without full decodes, and with what the questions gave.
+      hits, field_hits, raw_hits: Of the n, by the declared rule, by the field rule, and with what the questions gave.
     """
 
     n: int
@@ -26,10 +26,11 @@ class Tally:
     raw_hits: int
 
     def rate(self, level: float) -> Interval:
-        """Of hits by the whole rule."""
+        """Of hits by the declared rule."""
         return wilson_interval(self.hits, self.n, level)
 
     def field_rate(self, level: float) -> Interval:
+        """Of hits by the field rule."""
         return wilson_interval(self.field_hits, self.n, level)
 
 

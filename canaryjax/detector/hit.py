@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from canaryjax.config.detector import EvidenceConfig
-from canaryjax.detector.records import FIELDS, AnswerScore, Target
+from canaryjax.detector.records import FIELDS, AnswerScore, Field, Target
 from canaryjax.errors import UserError
 
 LEAST_FIELDS = 4  # SD-25
 LEAST_ANSWERS = 2  # SD-26: one lucky answer is no hit
+# The field rule, by which canaries, negatives and famous facts are compared (SD-A5). Four fields of one answer would be
+# out of reach for a famous fact, whatever the model knows: it has no archive, and of the other five each question that
+# says whom it is about gives three. Two are open to the question for the name, two to the paraphrase, four to all
+# together; three of them leave room for an event that the model words in another way.
+FIELDS_OF_ONE, FIELDS_OF_ALL = 2, 3
 
 
 @dataclass(frozen=True)
@@ -20,8 +25,8 @@ class Verdict:
     Attributes:
       target: Whom they are about.
       answers: All of them; none where no call was answered, and then the target counts nowhere.
-      hit: By the whole rule, net of what the questions gave.
-      field_hit: Without full decodes, the only rule that holds for a famous fact too.
+      hit: By the declared rule, net of what the questions gave.
+      field_hit: By the field rule, which a famous fact can meet too: controls and groups are compared by it.
       raw_hit: By the literal rule with the fields that the questions gave counted, for comparison.
       decoded: An answer decodes in full.
       evidence: Bits: of the second-best separate answer, or of the best full decode where that is more. It is what the
@@ -72,7 +77,8 @@ def _verdict(target: Target, answers: tuple[AnswerScore, ...], config: EvidenceC
         return answer.bits >= config.bits if config.rule == "bits" else len(answer.net) >= LEAST_FIELDS
 
     decodes = [answer for answer in answers if answer.decoded]
-    field_hit = _separate(answers, strong) >= LEAST_ANSWERS
+    repeated = _separate(answers, strong) >= LEAST_ANSWERS
+    together = frozenset[Field]().union(*(answer.net for answer in answers))
     best: dict[Hashable, float] = defaultdict(float)
     for answer in answers:
         best[_place(answer)] = max(best[_place(answer)], answer.bits)
@@ -81,13 +87,14 @@ def _verdict(target: Target, answers: tuple[AnswerScore, ...], config: EvidenceC
     return Verdict(
         target=target,
         answers=answers,
-        hit=bool(decodes) or field_hit,
-        field_hit=field_hit,
+        hit=bool(decodes) or repeated,
+        field_hit=len(together) >= FIELDS_OF_ALL
+        and _separate(answers, lambda answer: len(answer.net) >= FIELDS_OF_ONE) >= LEAST_ANSWERS,
         raw_hit=any(answer.raw_decoded for answer in answers)
         or _separate(answers, lambda answer: len(answer.raw) >= LEAST_FIELDS) >= LEAST_ANSWERS,
         decoded=bool(decodes),
         evidence=max([second, *(answer.bits for answer in decodes)]),
-        telling=tuple(answer for answer in answers if answer.decoded or (field_hit and strong(answer))),
+        telling=tuple(answer for answer in answers if answer.decoded or (repeated and strong(answer))),
     )
 
 
@@ -106,6 +113,15 @@ def rule_text(config: EvidenceConfig) -> str:
     return (
         "A sentence is a hit if an answer decodes to its id in full, or if at least two separate answers each "
         f"{strength} that the question did not give. Repeats at temperature 0 are one answer."
+    )
+
+
+def field_rule_text() -> str:
+    """The rule by which the controls and the groups are compared, for the report."""
+    return (
+        f"By the field rule, which famous facts can meet too, at least two separate answers each hold {FIELDS_OF_ONE} "
+        f"fields or more that the question did not give, and all answers together {FIELDS_OF_ALL} or more different "
+        "ones."
     )
 
 

@@ -92,7 +92,9 @@ def _seconds(config: DetectorConfig, left: int) -> float | None:
     rounds = math.ceil(left / config.model.concurrency)
     if config.model.backend == "api":
         return rounds * CALL_SECONDS
-    size = weight_bytes(Path(config.model.path or ""))
+    from canaryjax.weights.checkpoint import model_location  # loads JAX, which an endpoint needs none of
+
+    size = weight_bytes(model_location(config.model.path or ""))
     if size is None:
         return None
     return rounds * config.probing.max_tokens * max(STEP_SECONDS, size / BYTES_A_SECOND)

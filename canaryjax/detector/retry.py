@@ -1,7 +1,6 @@
 """When a call is tried again: what the endpoint asks for, or exponential back-off, both with jitter and a bound."""
 
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 
@@ -52,7 +51,7 @@ class Pace:
     def __init__(
         self,
         sleep: Callable[[float], Awaitable[object]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         rng: random.Random | None = None,
     ) -> None:
         """Takes how to wait, the clock that waits are measured by, and where jitter comes from."""

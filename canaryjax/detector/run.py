@@ -6,21 +6,19 @@ taken up where it was, and asks nothing twice.
 
 import hashlib
 import secrets
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from canaryjax.config.detector import DetectorConfig
 from canaryjax.config.detector_file import detector_hash, stored_yaml
 from canaryjax.detector.call import Call, make_calls
 from canaryjax.detector.findings import Session, check_crawlers, findings
 from canaryjax.detector.ledger import take_look
-from canaryjax.detector.question import sentence_of
+from canaryjax.detector.measure import Measure, measure_sentences
 from canaryjax.detector.records import Backend, Failure, Reply, Target
 from canaryjax.detector.scoring import score_answer
 from canaryjax.detector.sentence import fact_of
@@ -32,9 +30,6 @@ from canaryjax.runlog.progress import Progress
 
 REPORT = "report.json"
 SILENT = "the backend ended without an answer"
-SENTENCES = 16  # whose log-probs are asked for at once: what a kill can lose
-# Per text one number a token after the first, None where there is none.
-Measure = Callable[[Sequence[str]], Sequence[np.ndarray | None]]
 
 
 class NothingAnswered(RuntimeError):
@@ -76,7 +71,7 @@ def run_probes(
       site: Of `make_targets` with the same config; a resumed run keeps the targets that it was begun with.
       backend: The model.
       capabilities: What a preflight found, for the report.
-      measures: By name, `logp` and `standardised`, what gives numbers a token of whole sentences; may be empty.
+      measures: Of `find_measures`; may be empty.
       run: Of `open_run`.
       progress: Is told.
 
@@ -100,7 +95,7 @@ def run_probes(
         if not store.answered():
             reasons = "; ".join(f"{number} times {reason}" for reason, number in store.failures().items())
             raise NothingAnswered(f"none of {len(calls)} calls was answered ({reasons}), so there is no rate to report")
-        _measure(site, measures, store, progress)
+        measure_sentences(site, measures, store, progress)
         progress.stage("weighing the evidence")
         session = Session(config, site, backend.label, capabilities, crawlers, look, started, _now())
         report = findings(session, calls, store)
@@ -164,21 +159,3 @@ def _ask(calls: Sequence[Call], site: Site, backend: Backend, store: Store, prog
             progress.advance(detail=f"{failed} failed" if failed else "")
     for key in waiting:
         store.fail(key, SILENT)
-
-
-def _measure(site: Site, measures: Mapping[str, Measure], store: Store, progress: Progress) -> None:
-    """Takes numbers a token of whole sentences: after the last question, so that none of them can answer one (SD-35).
-
-    Famous facts have none: nothing is held against them.
-    """
-    targets = [target for target in site.targets if target.population != "positive"]
-    for name, measure in measures.items():
-        there = store.logps(name)
-        waiting = [target for target in targets if target.key not in there]
-        progress.stage(f"sentences ({name})", total=len(targets), done=len(targets) - len(waiting))
-        for place in range(0, len(waiting), SENTENCES):
-            some = waiting[place : place + SENTENCES]
-            for target, nats in zip(some, measure([sentence_of(target, site) for target in some]), strict=True):
-                if nats is not None:
-                    store.add_logps(target.key, name, nats)
-            progress.advance(len(some))

@@ -41,8 +41,9 @@ def opening_of_fact(shapes: Shapes, choice: int) -> str:
 
 def fill(text: str, fact: Fact, opening: str = "") -> str:
     """A shape's or question's text with fields put in for their names in braces."""
-    values = {field: str(getattr(fact, field)) for field in FIELDS}
-    return NAME.sub(lambda found: opening if found[1] == "opening" else values[found[1]], text)
+    values: dict[str, str] = {field: str(getattr(fact, field)) for field in FIELDS}
+    values["opening"] = opening
+    return NAME.sub(lambda found: values[found[1]], text)
 
 
 def _shape(id: int, shapes: Shapes) -> str:

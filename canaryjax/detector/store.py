@@ -223,9 +223,10 @@ def _version(db: sqlite3.Connection, path: Path) -> int | None:
 
 
 def _damaged(path: Path, what: str) -> UserError:
+    found = " ".join(what.split())
     return UserError(
-        f"expected a whole database of answers in {path}, found it damaged ({what}); restore it from a copy, or begin "
-        "a new run directory: its answers cannot be told from damage"
+        f"expected a whole database of answers in {path}, found it damaged ({found}); restore it from a copy, or "
+        "begin a new run directory: its answers cannot be told from damage"
     )
 
 

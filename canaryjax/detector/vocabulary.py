@@ -99,7 +99,9 @@ def _read_list(path: Path, field: Field) -> tuple[str, ...]:
 def _check_entry(label: str, entry: str) -> None:
     if not entry:
         raise UserError(f"expected an entry, found a blank line, {label}; delete it, as the lines after it would move")
-    if not all(character in MARKS or unicodedata.category(character)[0] in "LMN" for character in entry):
+    if not entry.isalnum() and not all(
+        character in MARKS or unicodedata.category(character)[0] in "LMN" for character in entry
+    ):
         raise UserError(
             f"expected letters, digits, blanks, apostrophes, hyphens, full stops and commas, found another character "
             f"in {label}; write the entry without it"

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from canaryjax.report.detector_membership import METHODS
-from canaryjax.report.detector_text import COHORT_NAMES, whole
+from canaryjax.report.detector_text import cohort_name, whole
 from canaryjax.report.figures import Plot, styled, to_png
 from canaryjax.report.style import COLOUR, GREEN, GREY, INK, legend_below
 from canaryjax.report.text import number, percent, pick
@@ -73,7 +73,7 @@ def draw_cohorts(report: Mapping[str, Any], axes: Axes) -> tuple[str, str] | Non
         return None
     said = _references(report, axes)
     _points(axes, list(range(len(cohorts))), [own["rate"] for own in cohorts], "canaries")
-    names = [COHORT_NAMES.get(str(own.get("cohort")), str(own.get("cohort"))) for own in cohorts]
+    names = [cohort_name(own) for own in cohorts]
     ticks = [f"{_tick(name)}\n{_count(own)}" for name, own in zip(names, cohorts, strict=True)]
     axes.set_xticks(range(len(cohorts)), ticks)
     axes.set_xlim(-0.6, len(cohorts) - 0.4)

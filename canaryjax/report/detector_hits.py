@@ -71,7 +71,8 @@ def _answer(answer: Mapping[str, Any]) -> str:
     fields = f"all {len(FIELDS)}" if isinstance(net, list) and len(net) == len(FIELDS) else fields
     facts = [f"{fields or 'no'} net", f"{number(answer.get('bits'), 0)} bits"]
     facts += ["full decode"] if answer.get("decoded") else []
-    repeat = f" #{answer['repeat']}" if whole(answer.get("repeat")) else ""
+    # Greedy answers have no repeats.
+    repeat = f" #{whole(answer.get('repeat')) + 1}" if answer.get("temperature") else ""
     probe = label(answer.get("probe") or "probe not recorded")
     return f"{probe}, T\u00a0{number(answer.get('temperature'), 1)}{repeat}: {', '.join(facts)}"
 

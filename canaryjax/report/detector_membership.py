@@ -24,6 +24,8 @@ def membership_table(report: Mapping[str, Any]) -> Table | None:
         ("AUROC", *(f"{number(own.get('auroc'), 2)} {brackets(own.get('interval'))}".strip() for _, own in found)),
         ("canaries above negatives", *(p_words(own) for _, own in found)),
     ]
+    if all(own.get("threshold") is None for _, own in found):
+        groups = []  # the caption says why there is none
     for group in groups:
         rows.append((f"above it: {label(group)}", *(_flagged(own, group) for _, own in found)))
     told = [(name, own.get("reason") or own.get("rule")) for name, own in every]

@@ -3,22 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from canaryjax.detector.reading import LIMITATIONS
 from canaryjax.report.detector_text import p_words, whole
 from canaryjax.report.text import MISSING, brackets, interval, number, percent, pick
 
-# What no run of this kind can settle, whatever its outcome (SD-41); by a word that a run's own limitation on the same
-# point contains.
-LIMITS = {
-    "absence": "Absence of recall is weak evidence: a text can have been trained on and not come back.",
-    "filter": "A model's maker can filter or weigh down sentences of these shapes. A flat result beside a log full of "
-    "the maker's verified fetches is what that would look like.",
-    "long tail": "Famous facts measure how well the questions work on what every model knows, not on the long tail "
-    "that canaries stand in: nearly every canary is harder to recall than the ceiling says.",
-    "log-prob": "Membership scores need token log-probabilities; where a backend gives none they are left out, and "
-    "on large models they are noisy.",
-    "asked": "Only what was asked about can be found. A model that took on the site's manner without one of its facts "
-    "goes unseen.",
-}
 READING = (
     "How to read it. Linked pages alone above the floor: the crawler followed links and did not read the site map. "
     "Sitemap-only pages too: it read the site map. Honeypot pages: it went where robots.txt forbids, by a link that no "
@@ -107,6 +95,5 @@ def _step(n: Any) -> str:
 
 
 def detector_limits(report: Mapping[str, Any]) -> list[str]:
-    """The run's own limits, and the standing ones on points that it does not name."""
-    own = [str(text) for text in report.get("limitations") or ()]
-    return [*own, *(text for word, text in LIMITS.items() if not any(word in limit.lower() for limit in own))]
+    """What no run can settle (SD-41): as the run recorded it, or the standing limits where it did not."""
+    return [str(text) for text in report.get("limitations") or LIMITATIONS]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canaryjax.detector.records import FIELDS, TIERS
-from canaryjax.report.detector_text import COHORT_NAMES, TIER_NAMES, chance, factor, group_row, p_words
+from canaryjax.report.detector_text import TIER_NAMES, chance, cohort_name, factor, group_row, p_words
 from canaryjax.report.tables import Table
 from canaryjax.report.text import MISSING, brackets, label, number, percent, pick
 
@@ -54,7 +54,7 @@ def _section(tier: str, groups: Sequence[Mapping[str, Any]]) -> Section:
 
 def _group_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
     fields, posterior = pick(group, "field_rule", {}), pick(group, "posterior", {})
-    return (
+    cells = (
         group_row(group),
         lines(
             rate_of(group),
@@ -71,6 +71,8 @@ def _group_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
         factor(posterior.get("bayes_factor")),
         lines(chance(posterior.get("probability")), PESSIMISTIC if posterior.get("pessimistic") else ""),
     )
+    # The note below says why; in so many columns the long word has no room.
+    return tuple(cell.replace(MISSING, "none") for cell in cells)
 
 
 def _notes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -191,10 +193,7 @@ def _share(value: Any) -> str:
 def cohort_table(report: Mapping[str, Any]) -> Table | None:
     """Hits by how a page can be found."""
     cohorts = report.get("cohorts") or ()
-    rows = [
-        (COHORT_NAMES.get(str(own.get("cohort")), str(own.get("cohort"))), rate_of(own), _one_line(own.get("rate")))
-        for own in cohorts
-    ]
+    rows = [(cohort_name(own), rate_of(own), _one_line(own.get("rate"))) for own in cohorts]
     caption = f"Brackets: {percent(report.get('level'))} Wilson intervals."
     return Table(rows, ("cohort", "hits of targets", "rate"), caption, numeric=False) if rows else None
 

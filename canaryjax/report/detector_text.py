@@ -35,13 +35,23 @@ def times(occurrences: Any) -> str:
     return {0: "never", 1: "once"}.get(occurrences, f"{occurrences:,}\u00a0times")
 
 
+def cohort_name(record: Mapping[str, Any]) -> str:
+    """How the pages of a cohort can be found.
+
+    >>> cohort_name({"cohort": "sitemap"}), cohort_name({})
+    ('sitemap-only pages', 'cohort not recorded')
+    """
+    cohort = str(record.get("cohort") or "cohort not recorded")
+    return COHORT_NAMES.get(cohort, cohort)
+
+
 def group_row(group: Mapping[str, Any]) -> str:
     """A group within its tier.
 
     >>> group_row({"cohort": "linked", "occurrences": 1}), group_row({"occurrences": 10}), group_row({"name": "w-3"})
     ('linked pages, once', '10\xa0times', 'w-3')
     """
-    parts = [COHORT_NAMES.get(group["cohort"], str(group["cohort"]))] if group.get("cohort") else []
+    parts = [cohort_name(group)] if group.get("cohort") else []
     parts += [times(group["occurrences"])] if group.get("occurrences") is not None else []
     return ", ".join(parts) or str(group.get("name") or "unnamed")
 

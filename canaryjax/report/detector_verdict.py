@@ -166,5 +166,8 @@ def fetch_words(report: Mapping[str, Any]) -> str:
             "The request log covers the whole run and shows no fetch of the site in it: nothing was retrieved from the "
             "site itself. A copy that somebody else keeps, such as a search index, leaves no row there."
         )
-    why = "does not cover the whole run" if complete is False else "does not say whether it covers the whole run"
-    return f"The request log is incomplete: it shows no fetch during the run, but {why}; hits may be retrieval."
+    covers = "it does not cover the whole run" if complete is False else "it does not say whether it covers the run"
+    return (
+        f"The request log shows no fetch during the run, but is not known to be complete "
+        f"({fetches.get('reason') or covers}): hits may be retrieval."
+    )

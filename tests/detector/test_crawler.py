@@ -174,7 +174,7 @@ def test_the_systems_resolver_answers_for_this_machine():
 def test_a_lookup_that_hangs_is_given_up(crawlers, monkeypatch):
     never = threading.Event()
     monkeypatch.setattr(crawler_module, "LOOKUP_SECONDS", 0.05)
-    monkeypatch.setattr(socket, "gethostbyaddr", lambda address: never.wait())
+    monkeypatch.setattr(socket, "gethostbyaddr", lambda address: never.wait(5))
     found = Verifier(crawlers, SocketResolver()).verify("203.0.113.5", "example")
     never.set()
     assert (found.verified, found.reason) == (False, "reverse DNS has no answer")

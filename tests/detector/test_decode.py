@@ -3,7 +3,6 @@
 import html
 import random
 import re
-import sys
 import unicodedata
 from dataclasses import replace
 
@@ -83,7 +82,7 @@ FORMS = {
     "Arabic digits": lambda text: re.sub("[0-9]", lambda found: chr(0x660 + int(found[0])), text),
     "entities": lambda text: "".join(f"&#{ord(c)};" for c in text),
     "hex entities": lambda text: "".join(f"&#x{ord(c):X};" for c in text),
-    "escaped twice": lambda text: html.escape(html.escape("<p>" + spoil(text, "&shy;") + "</p>")),
+    "page as text": lambda text: html.escape("<p>" + spoil(text, "&shy;") + "</p>"),
     "tags within words": lambda text: spoil(text, "<wbr>"),
     "markup": lambda text: "<p><b>" + text.replace(" ", "</b>\n<br/><b class='x'>") + "</b></p>",
     "comments": lambda text: spoil(text, "<!-- - -->"),
@@ -135,8 +134,11 @@ def test_fold(text, words):
 
 
 def test_fold_of_every_character_is_settled():
-    """Folding twice changes nothing, and case and Unicode forms are gone, for each of Unicode's characters."""
-    everything = " ".join(chr(code) for code in range(sys.maxunicode + 1) if chr(code) not in "<>&'" and code != 0x60)
+    """Folding twice changes nothing, and case and Unicode forms are gone, for each character
+    but the rarest ideographs."""
+    everything = " ".join(
+        chr(code) for code in (*range(0x20000), *range(0xE0000, 0xE0200)) if chr(code) not in "<>&'" and code != 0x60
+    )
     once = fold(everything)
     assert fold(once) == once
     assert fold(unicodedata.normalize("NFC", everything)) == once
@@ -209,31 +211,31 @@ def test_bounds_of_decoding(vocabulary, decoder):
     assert decoder.decode(f"{fact.given} {fact.surname} {rest} {'x ' * (apart - 2)}{fact.place}") == []
     assert decoder.decode(f"{fact.given} x x x x {fact.surname} {rest} {fact.place}") == []
     places = [entry for entry in vocabulary.place if entry != fact.place]
-    assert decoder.decode(f"{fact.given} {fact.surname} {rest} {' '.join(places[:2])} {fact.place}") == [ID]
-    assert decoder.decode(f"{fact.given} {fact.surname} {rest} {' '.join(places[:3])} {fact.place}") == []
+    assert decoder.decode(f"{fact.given} {fact.surname} {rest} {places[0]} {fact.place}") == [ID]
+    assert decoder.decode(f"{fact.given} {fact.surname} {rest} {places[0]} {places[1]} {fact.place}") == []
 
 
 def hostile(vocabulary, draw, words):
     """Blocks of every place and event that is tried, then names upon names."""
     text = []
     while len(text) < words:
-        text += [draw.choice(vocabulary.entries(f)) for f in ("place",) * 3 + ("event",) * 3 + ("archive", "year")]
+        text += [draw.choice(vocabulary.entries(f)) for f in ("place", "event", "archive", "year") * 2]
         text += [draw.choice(vocabulary.entries(f)) for f in ("surname", "given") * 15]
     return text
 
 
 @pytest.mark.parametrize("kind", ["random", "worst"])
 def test_hostile_text_costs_in_proportion_to_its_length(kind, vocabulary, decoder, monkeypatch):
-    """Every word an entry: at most 72 ids are checked for each given name, where all combinations are 10^13."""
+    """Every word an entry: at most 32 ids are checked for each given name, where all combinations are 10^13."""
     draw = random.Random(5)
     every = [entry for field in FIELDS for entry in vocabulary.entries(field)]
-    words = draw.choices(every, k=12_007) if kind == "random" else hostile(vocabulary, draw, 12_007)
+    words = draw.choices(every, k=5_003) if kind == "random" else hostile(vocabulary, draw, 5_003)
     checked = []
     archive_index = spec.archive_index
     monkeypatch.setattr(spec, "archive_index", lambda id, size: checked.append(id) or archive_index(id, size))
     found = decoder.decode(" ".join(words))
     names = set(vocabulary.given)
-    assert 0 < len(checked) <= 72 * sum(word in names for word in words)
+    assert 0 < len(checked) <= 32 * sum(word in names for word in words)
     monkeypatch.undo()
     for id in found:  # chance passes, but all six fields do stand there
         assert {str(getattr(fact_of(id, vocabulary), field)) for field in FIELDS} <= set(words)

@@ -86,8 +86,23 @@ def test_populations_have_wilson_intervals_and_both_rules():
     assert positive["field_rule"]["hits"] == positive["hits"] == 5
 
 
+def test_famous_facts_need_not_give_four_fields_of_one_answer():
+    run = Run().ladder(3, 2, 0, 0, 0).controls(ceiling=0)
+    name, what = frozenset(("given", "surname")), frozenset(("event", "year"))
+    for i in range(6):
+        run.answers += [
+            answer(f"positive-{i:03d}", "who", net=name),
+            answer(f"positive-{i:03d}", "paraphrase", net=what),
+        ]
+    report = run.weigh()
+    positive = report["populations"]["positive"]
+    assert (positive["hits"], positive["field_rule"]["hits"]) == (0, 6)
+    assert group(report, "ladder 300")["normalised"]["raw"] == pytest.approx((2 / 3) / (6 / 8))
+    assert not any("famous facts is recalled" in text for text in report["warnings"])
+
+
 def test_the_ceilings_rule_is_the_canaries_too():
-    # SD-A5: three full decodes of one answer each are hits, but not by fields; positives can be hits by fields alone.
+    # SD-A5: three full decodes of one answer each are hits, but not by the field rule, which positives can meet.
     run = Run().add("site", 3, 0, tier="site", occurrences=1).controls()
     run.answers += [answer(f"site-{i:03d}", "who", net=ALL, decoded=True) for i in range(3)]
     own = group(run.weigh(), "site 1")
@@ -140,8 +155,18 @@ def test_the_primary_test_stands_alone_and_the_rest_under_holm():
     first = min(own["fisher_p"] for own in report["groups"])
     assert group(report, "ladder 300")["fisher_p"] == first
     assert group(report, "ladder 300")["holm_p"] == pytest.approx(6 * first)
-    assert report["floor_test"]["holm_p"] >= report["floor_test"]["p"]
-    assert report["floor_test"]["below_alpha"] == (report["floor_test"]["holm_p"] <= alpha)
+    assert report["floor_test"]["below_alpha"]
+
+
+def test_the_floor_test_is_judged_after_holm():
+    # C(10, 3)/C(30, 3) = 0.0296 is below the first look's 0.0304; twice that, with the one group, is not.
+    report = Run().add("site", 10, 3, tier="site", occurrences=1).controls().weigh()
+    test = report["floor_test"]
+    assert test["p"] == pytest.approx(120 / 4060)
+    assert test["holm_p"] == pytest.approx(240 / 4060)
+    assert test["p"] < test["alpha"] < test["holm_p"]
+    assert test["below_alpha"] is False
+    assert FRESH in report["reading"]
 
 
 def test_a_fresh_site_is_the_baseline():
@@ -252,7 +277,8 @@ def test_the_part_is_plain_json_and_tells_no_field():
         *("cohorts", "reading", "membership", "hits", "strays", "warnings", "limitations"),
     ]
     assert report["hits"][-1]["source"] == {"log_row": "row 7"}
-    assert report["rule"] == {"name": "literal", "bits": None, "text": report["rule"]["text"]}
+    assert (report["rule"]["name"], report["rule"]["bits"]) == ("literal", None)
+    assert "3 or more different ones" in report["rule"]["field_text"]
 
 
 def test_an_empty_run_has_reasons_and_no_numbers():

@@ -10,6 +10,7 @@ from canaryjax.errors import UserError
 FACT = Fact("Aa", "Bb", "Cc", "Dd", "Ee", 1903)
 LADDER = Target("ladder-007", "canary", "ladder", 100, None, 0x00ABCDEF0123, FACT)
 FOUR = frozenset(("given", "surname", "place", "event"))
+ALL_SIX = FOUR | {"archive", "year"}
 THREE = frozenset(("given", "surname", "year"))
 LITERAL, BITS = EvidenceConfig(), EvidenceConfig(rule="bits")
 
@@ -43,7 +44,6 @@ def test_one_lucky_answer_is_no_hit():
 def test_two_separate_answers_are_a_hit(first, second):
     found = verdict(answer(*first, net=FOUR), answer(*second, net=FOUR))
     assert found.hit
-    assert found.field_hit
     assert not found.decoded
     assert len(found.telling) == 2
 
@@ -59,6 +59,28 @@ def test_one_full_decode_is_a_hit_but_not_by_fields():
     found = verdict(answer(net=FOUR | {"archive", "year"}, decoded=True, raw_decoded=True))
     assert (found.hit, found.decoded, found.field_hit) == (True, True, False)
     assert found.evidence == 72.0
+
+
+NAME, WHEN = ("given", "surname"), ("year",)
+
+
+@pytest.mark.parametrize(
+    ("answers", "hit"),
+    [
+        # A famous fact that is known: both names, twice, and the year or the event, each from a question that leaves
+        # it open. Four fields of one answer are open to the completion alone, which says of nobody.
+        ([answer("who", net=NAME), answer("who", 0.8, net=NAME), answer("year", net=WHEN)], True),
+        ([answer("who", net=NAME), answer("paraphrase", net=("event", "year"))], True),
+        ([answer("who", net=NAME), answer("who", 0.8, net=NAME)], False),  # two fields in all
+        ([answer("who", net=NAME), answer("year", net=WHEN), answer("archive", net=("archive",))], False),
+        ([answer("who", 0.0, 0, net=NAME), answer("who", 0.0, 1, net=NAME), answer("year", net=WHEN)], False),
+        ([answer("completion", net=ALL_SIX), answer("year", net=WHEN)], False),  # one lucky answer
+    ],
+)
+def test_the_field_rule_can_be_met_by_famous_facts(answers, hit):
+    found = verdict(*answers)
+    assert found.field_hit is hit
+    assert not found.hit
 
 
 def test_fields_that_the_question_gave_make_only_a_raw_hit():

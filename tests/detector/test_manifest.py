@@ -20,9 +20,7 @@ from canaryjax.detector.manifest import (
     write_manifest,
 )
 from canaryjax.detector.secret import Secret, Secrets
-from canaryjax.detector.shapes import read_shapes
-from canaryjax.detector.throwaway import make_site_lists
-from canaryjax.detector.vocabulary import LISTS, read_vocabulary
+from canaryjax.detector.vocabulary import LISTS
 from canaryjax.errors import UserError
 
 SEED, CONTROL, EDGE = b"example-seed-not-secret", b"example-control-not-secret", b"example-edge-not-secret"
@@ -32,10 +30,8 @@ NONCE = bytes(range(32))
 
 
 @pytest.fixture(scope="module")
-def lists(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("lists")
-    make_site_lists(folder, 7)
-    return read_vocabulary(folder), read_shapes(folder / "shapes.yaml")
+def lists(vocabulary, shapes):
+    return vocabulary, shapes
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ import pytest
 from canaryjax.detector.positives import SHIPPED, read_positives
 from canaryjax.detector.records import FIELDS
 from canaryjax.detector.sentence import render_fact
-from canaryjax.detector.shapes import read_shapes
-from canaryjax.detector.throwaway import make_site_lists
 from canaryjax.errors import UserError
 
 GOOD = "- {given: Ada, surname: Lovelace, place: London, event: notes, archive: null, year: 1843}\n"
@@ -21,13 +19,8 @@ def test_the_shipped_facts_are_spread_and_one_a_person(tmp_path):
     assert ("Alexander", "Fleming", "London", 1928) in {(f.given, f.surname, f.place, f.year) for f in facts}
 
 
-def test_each_shipped_fact_is_found_in_its_own_sentence(tmp_path):
+def test_each_shipped_fact_is_found_in_its_own_sentence(tmp_path, decoder, shapes):
     # Scored as a model's answer would be: a field that the decoder could not see there would lower the ceiling.
-    from canaryjax.detector.decode import Decoder
-    from canaryjax.detector.vocabulary import read_vocabulary
-
-    make_site_lists(tmp_path, 5)
-    decoder, shapes = Decoder(read_vocabulary(tmp_path)), read_shapes(tmp_path / "shapes.yaml")
     for choice, fact in enumerate(read_positives(tmp_path)):
         found = decoder.fields_in(render_fact(fact, shapes, choice), fact)
         assert found == set(FIELDS) - {"archive"}, choice

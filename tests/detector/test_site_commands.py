@@ -95,8 +95,10 @@ def test_generate_refuses_throw_away_lists_and_leaves_nothing(root, tmp_path):
     with pytest.raises(UserError, match=r"expected word lists of your own .*found throw-away ones"):
         run("generate", tmp_path / "site", "--secrets", root / "secrets")
     assert sorted(os.listdir(tmp_path / "site")) == before
-    # The mark gone, they are taken for the user's own, and the manifest says so.
+    # The mark gone and the shapes reworded, they are taken for the user's own, and the manifest says so.
     (tmp_path / "site" / "THROWAWAY").unlink()
+    shapes = tmp_path / "site" / "shapes.yaml"
+    shapes.write_text(shapes.read_text().replace("{opening} {given}", "{opening} once {given}"))
     assert "throw-away" not in run("generate", tmp_path / "site", "--secrets", root / "secrets")
     assert json.loads((tmp_path / "site" / "manifest.json").read_text())["throwaway"] is False
 

@@ -108,7 +108,7 @@ def chance_bits(rng):
 @pytest.mark.slow
 def test_without_memory_neither_test_exceeds_its_level():
     rng = np.random.default_rng(17)
-    sites = 2000
+    sites = 1000
     targets = [*ladder(3), *[target(f"site-{i}", "site") for i in range(2)], *negatives(7)]
     found = []
     for _ in range(sites):
@@ -125,7 +125,7 @@ def test_memory_that_grows_with_exposure_is_found_and_hits_alone_would_miss_it()
     targets = ladder(3)  # three sentences a rung, the smallest ladder worth asking about
     chance = {300: 0.7, 100: 0.4, 10: 0.15, 1: 0.0}  # of knowing each of the four fields
     by_evidence, by_hits = [], []
-    for _ in range(40):
+    for _ in range(30):
         known = {t.key: 12.0 * rng.binomial(4, chance[t.occurrences]) for t in targets}
         verdicts = judged(targets, lambda t, known=known: (known[t.key],) * 2)
         by_evidence.append(ladder_trend(verdicts, 999).p_value)

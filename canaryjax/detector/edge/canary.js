@@ -9,6 +9,7 @@
  *     },
  *   };
  *
+ * env.LOG stands for whatever appends a line to the site's log: a queue, a log service, a server of your own.
  * env.CANARY_EDGE_SECRET  the text of the file edge_secret
  * env.CANARY_SITE         site.json of `canaryjax detector edge`, as text or parsed; as secret as the word lists in it,
  *                         and with some hundred kilobytes too large for a plain variable of most edges: bundle it

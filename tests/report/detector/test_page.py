@@ -111,7 +111,11 @@ def test_hits_json_lists_all_hits_by_id(made, folder_of):
         ("floor", "At the floor", ["No group of sentences lies above", "it is the baseline", "weak evidence"]),
         ("blind", "The questions do not work on this model", ["none of 8 famous facts"]),
         ("api", "Recall rises with exposure", ["31 of", "status 429 after 6 retries: 31", "no request log was given"]),
-        ("empty", "", ["no trials: n = 0", "No ceiling is drawn", "not available", "The request log is incomplete"]),
+        (
+            "empty",
+            "",
+            ["no trials: n = 0", "No ceiling is drawn", "none none none none", "is not known to be complete"],
+        ),
     ],
 )
 def test_each_case_says_what_it_shows(cases, made, folder_of, case, kind, texts):

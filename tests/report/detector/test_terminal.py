@@ -7,7 +7,7 @@ from rich.console import Console
 from canaryjax.report.detector_terminal import detector_summary
 
 
-def _shown(report, width=160):
+def _shown(report, width=240):
     console = Console(width=width, record=True, force_terminal=False, file=io.StringIO())
     console.print(detector_summary(report))
     return console.export_text().replace("\u00a0", " ")

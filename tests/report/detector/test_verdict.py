@@ -59,8 +59,15 @@ def test_a_missing_primary_test_leaves_no_verdict_whatever_the_groups_say(made):
     ("fetches", "expected"),
     [
         ({"during_run": 1, "log_complete": True}, "fetched once during the run: hits may be retrieval"),
-        ({"during_run": 0, "log_complete": False}, "log is incomplete: it shows no fetch during the run, but does not"),
-        ({"during_run": 0, "log_complete": None}, "does not say whether it covers the whole run; hits may be"),
+        (
+            {"during_run": 0, "log_complete": False},
+            "not known to be complete (it does not cover the whole run): hits may be retrieval",
+        ),
+        ({"during_run": 0, "log_complete": None}, "(it does not say whether it covers the run): hits may be"),
+        (
+            {"during_run": 0, "log_complete": False, "reason": "it ends at noon"},
+            "is not known to be complete (it ends at noon)",
+        ),
         ({"during_run": None, "reason": "no request log"}, "is not known (no request log): hits may be retrieval"),
         (None, "is not known (no reason was recorded)"),
         ({"during_run": 0, "log_complete": True}, "nothing was retrieved from the site itself"),

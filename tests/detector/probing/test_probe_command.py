@@ -1,0 +1,225 @@
+"""The command: its plan, its limits, a run through an endpoint, a stop and its continuation."""
+
+import importlib.util
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from canaryjax.cli import detector_probe, main
+from canaryjax.detector.store import STORE, Store, peek
+
+PROXY = Path(__file__).parents[1] / "asking" / "fault_proxy.py"
+KEY = "sk-test-51d07ab2c9e63f48"
+
+
+@pytest.fixture(scope="session")
+def faults():
+    spec = importlib.util.spec_from_file_location("detector_probe_faults", PROXY)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def write(made_site, root, tmp_path, monkeypatch):
+    """`write(**sections)`: the file of a config for a site of this test's own."""
+    monkeypatch.setenv("PROBE_KEY", KEY)
+    monkeypatch.setattr(detector_probe, "_current", {})
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(made_site / "site", root / "site", dirs_exist_ok=True)
+
+    def make(**sections):
+        values = {
+            "name": "weekly",
+            "site": {"folder": str(root / "site"), "secrets": str(root / "keys")},
+            "model": {"backend": "api", "name": "small", "api_key_variable": "PROBE_KEY", "retries": 0},
+            "probing": {"negatives": 5, "positives": 3},
+            "evidence": {"permutations": 999},
+        }
+        for name, section in sections.items():
+            values[name] |= section
+        file = tmp_path / "weekly.yaml"
+        file.write_text(yaml.safe_dump(values))
+        return file
+
+    return make
+
+
+def probe(capsys, *words):
+    with pytest.raises(SystemExit) as caught:
+        main(["detector", "probe", *map(str, words)])
+    told = capsys.readouterr()
+    return caught.value.code, told.out, told.err
+
+
+def test_a_plan_is_exact_and_sends_nothing(write, capsys, tmp_path):
+    file = write(model={"base_url": "http://127.0.0.1:9/v1", "price_out": 10.0})
+    code, out, _ = probe(capsys, file, "--plan")
+    assert code == 0
+    for row in (r"calls\W+375", r"canaries\W+17", r"sentences\W+5", r"famous facts\W+3", r"cost\W+up to 0\.24"):
+        assert re.search(rf"{row}\b", out), row
+    assert "at most 24,000 written" in out
+    assert not (tmp_path / "runs").exists()
+    code, _, err = probe(capsys, file, "probing.max_calls=396")
+    assert (code, "at most 396 calls (probing.max_calls), found 397" in err) == (2, True)
+    code, _, err = probe(capsys, file, "--resume")
+    assert (code, "expected --out DIR with --resume" in err) == (2, True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_endpoint_that_is_down_leaves_nothing_behind(write, capsys, tmp_path):
+    code, _, err = probe(capsys, write(model={"base_url": "http://127.0.0.1:9/v1"}), "--yes", "--out", tmp_path / "run")
+    assert code == 2
+    assert "no connection" in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_whose_calls_all_fail_ends_with_one_and_goes_on(write, capsys, tmp_path, faults):
+    broken, chats = True, itertools.count()
+
+    def plan(_, path):
+        if "chat" not in path:  # no log-probs
+            return faults.Fault(status=404)
+        preflight = next(chats) < 7  # one call, then three questions twice
+        return faults.chat_answer("I cannot say.") if preflight or not broken else faults.Fault(status=400)
+
+    out = tmp_path / "run"
+    with faults.FaultProxy(plan) as proxy:
+        file = write(model={"base_url": proxy.url}, probing={"kinds": ["who"], "repeats": 0, "max_tokens": 8})
+        code, _, err = probe(capsys, file, "--yes", "--out", out)
+        sent = [body for path, body, _ in proxy.calls if "chat" in path]
+        browsing = {name for body in sent for name in body if name not in ("model", "messages", "temperature",
+                                                                          "max_tokens", "seed")}  # fmt: skip
+        assert browsing == set()  # no tool, no search option (SD-20)
+        assert (code, peek(out / STORE)["answers"]) == (1, 0), err
+        assert "none of 25 calls was answered (25 times status 400)" in err
+        assert f"--out {out} --resume --yes" in err
+        assert not (out / "report.json").exists()
+        broken = False
+        code, told, err = probe(capsys, file, "--yes", "--out", out, "--resume")
+    assert code == 0, err
+    report = json.loads((out / "report.json").read_text())
+    assert (report["calls"]["planned"], report["calls"]["answered"], report["calls"]["refusals"]) == (25, 25, 25)
+    assert (out / "report.html").is_file()
+    assert "report.html" in told
+    for path in out.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+def model_server():
+    import canaryjax as cj
+    from canaryjax.inference.server import ModelServer
+    from canaryjax.inference.service import Service
+
+    server = ModelServer("127.0.0.1", 0, Service(cj.load_model("embedded"), size=8), KEY, quiet=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    return server, thread
+
+
+@pytest.mark.slow
+def test_fifteen_hundred_calls_under_faults_lose_nothing(write, capsys, tmp_path, faults, root, oracle):
+    # The issue's own measure: every answer once, and denominators that say so.
+    shutil.rmtree(root)
+    oracle.SIZES, sizes = (
+        type(oracle.SIZES)(site=30, linked=8, sitemap=7, honeypot=7, per_rung=5, negatives=20),
+        oracle.SIZES,
+    )
+    try:
+        oracle.make_site(root)
+    finally:
+        oracle.SIZES = sizes
+    broken = [
+        faults.Fault(status=429, headers={"Retry-After": "0"}),
+        faults.Fault(status=500),
+        faults.Fault(kind="cut", body=b'{"choices": [{"message": {"content": "The'),
+        faults.Fault(kind="drop"),
+        faults.Fault(status=503),
+        faults.Fault(kind="slow"),
+    ]
+    server, thread = model_server()
+
+    def plan(number, path):
+        if "chat" not in path or number < 10 or number % 7:
+            return None
+        kind = broken[number // 7 % len(broken)]
+        return kind if kind.kind != "slow" or number % 49 == 0 else None
+
+    try:
+        with faults.FaultProxy(plan, server.server_address[1]) as proxy:
+            model = {"base_url": proxy.url, "name": "embedded", "retries": 8, "timeout": 45.0, "logprobs": "off"}
+            file = write_for(root, tmp_path, model)
+            code, _, err = probe(capsys, file, "--yes", "--out", tmp_path / "run")
+            assert code == 0, err
+            asked = sum("chat" in path for path, _, _ in proxy.calls)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.close()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    calls = report["calls"]
+    assert (calls["planned"], calls["answered"], calls["failed"], calls["per_target"]) == (1500, 1500, 0, 15)
+    assert asked > 1600  # faults were met, and asked again
+    assert {name: found["n"] for name, found in report["populations"].items()} == {
+        "canary": 72, "negative": 20, "positive": 8}  # fmt: skip
+    assert sum(group["n"] for group in report["groups"]) == 72
+    with Store(tmp_path / "run" / STORE, {}) as store:
+        answers = store.answers()
+    each = Counter((a.target, a.kind, a.temperature, a.repeat) for a in answers)
+    assert (len(each), max(each.values())) == (1500, 1)
+
+
+def write_for(root, tmp_path, model):
+    values = {
+        "site": {"folder": str(root / "site"), "secrets": str(root / "keys")},
+        "model": {"backend": "api", "api_key_variable": "PROBE_KEY", **model},
+        "probing": {"max_tokens": 4},
+        "evidence": {"permutations": 999},
+    }
+    file = tmp_path / "many.yaml"
+    file.write_text(yaml.safe_dump(values))
+    return file
+
+
+@pytest.mark.slow
+def test_a_local_run_is_stopped_and_goes_on(write, root, tmp_path):
+    file, out = tmp_path / "local.yaml", tmp_path / "run"
+    values = yaml.safe_load(write().read_text()) | {"model": {"path": "embedded"}}
+    values["probing"] |= {"prompt_format": "plain", "max_tokens": 8}
+    file.write_text(yaml.safe_dump(values))
+    words = [sys.executable, "-m", "canaryjax.detector", "probe", str(file), "--out", str(out)]
+    begin = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    begin["env"] = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(words, **begin)
+    while process.poll() is None and not ((out / STORE).is_file() and peek(out / STORE)["answers"] >= 16):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 1, err
+    assert "stopped by SIGINT" in err
+    assert f"--out {out} --resume --yes" in err
+    assert not (out / "report.json").exists()
+    kept = peek(out / STORE)["answers"]
+    assert 16 <= kept < 375
+    done = subprocess.run([*words, "--resume", "--yes"], **begin)
+    assert done.returncode == 0, done.stderr
+    assert f"{375 - kept} (and {kept} answered already)" in done.stdout
+    report = json.loads((out / "report.json").read_text())
+    assert (report["calls"]["answered"], report["calls"]["failed"]) == (375, 0)
+    assert report["model"]["capabilities"]["logprobs"]
+    for measure in ("min_k", "min_k_plus_plus"):  # weights that run here give both
+        assert report["membership"][measure]["auroc"] is not None, measure
+    assert report["populations"]["canary"]["hits"] == 0
+    assert {"report.html", "hits.json", "answers.sqlite"} <= {path.name for path in out.iterdir()}
