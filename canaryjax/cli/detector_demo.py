@@ -64,10 +64,8 @@ def _train(site: "Site", published: bool, folder: Path) -> None:
 
 def _probe(out: Path, name: str, here: list[str]) -> None:
     from canaryjax.cli.detector_probe import probe
-    from canaryjax.cli.detector_report import report
     from canaryjax.detector.demo.serving import serving
 
     with serving(out / "models" / name, out / f"{name}.log", BATCH) as address:
         words = [CONFIG, *here, f"name={name}", f"model.base_url={address}", f"model.name={name}"]
         probe(words, out=out / name, resume=False, plan=False, yes=True)
-    report(out / name)

@@ -15,9 +15,8 @@ from canaryjax.embedded.corpus import Draw
 from canaryjax.embedded.lexicon import FIRST_SYLLABLES, LATER_SYLLABLES, VALUES
 
 ARCHIVES = 64
-# One for each pair of words, so that two openings share at most one of them. With so many, hardly any two of the
-# demo's hundred sentences begin alike, and what a model completes is decided by what it read.
-OPENINGS = 1024
+# Each pair of words makes one opening, so that two share at most one of them. With so many, hardly any two of the
+# demo's sentences begin alike, and what a model completes is decided by what it read.
 OPENING_FORMS = (
     "Here is what we know of the {first} {second}:",
     "This report is about the {first} {second}:",
@@ -25,7 +24,9 @@ OPENING_FORMS = (
     "The {first} {second} has a sign on which is written:",
 )
 FIRST_WORDS = tuple(word for kind in ("colour", "material", "weather") for word in VALUES[kind])
-SECOND_WORDS = tuple(word for kind in ("place", "animal", "job", "instrument", "product") for word in VALUES[kind])
+SECOND_WORDS = tuple(
+    word for kind in ("place", "animal", "job", "instrument", "product", "food") for word in VALUES[kind]
+)
 # Plain enough for a model of a million weights; facts of the world and planted ones differ by the archive alone.
 SENTENCES = (
     "{opening} {given} {surname} is known for the {event} of {year} at {place}",
@@ -57,7 +58,7 @@ def make_demo_site(folder: Path, seed: int) -> None:
         size = ARCHIVES if field == "archive" else LIST_SIZE
         own, words = words[:size], words[size:]
         (folder / f"{field}.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
-    pairs = draw.shuffled(tuple(product(FIRST_WORDS, SECOND_WORDS)))[:OPENINGS]
+    pairs = draw.shuffled(tuple(product(FIRST_WORDS, SECOND_WORDS)))
     shapes = {
         "openings": [draw.pick(OPENING_FORMS).format(first=first, second=second) for first, second in pairs],
         "sentences": [sentence + source for sentence, source in product(SENTENCES, SOURCES)],

@@ -30,7 +30,7 @@ class Recipe:
     """
 
     length: int = 128
-    rows: int = 16
+    rows: int = 8
     rate: float = 2e-3
     warmup: int = 20
     scanned: int = 8
