@@ -19,6 +19,6 @@ def test_a_directory_that_is_there_is_left_alone(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_server_that_ends_is_told_with_its_log(tmp_path):
     log = tmp_path / "server.log"
-    with pytest.raises(UserError, match="server.log"), serving(tmp_path / "nothing", log, 2):
+    with pytest.raises(UserError, match=r"server\.log"), serving(tmp_path / "nothing", log, 2):
         pytest.fail("served a model that is not there")
     assert "nothing" in log.read_text()
