@@ -2,7 +2,7 @@
 
 import typer
 
-from canaryjax.cli import detector_edge, detector_probe, detector_report, detector_site
+from canaryjax.cli import detector_demo, detector_edge, detector_probe, detector_report, detector_site
 
 app = typer.Typer(
     help="Asks a model, with controls, whether it learned the sentences planted on a site.",
@@ -20,3 +20,4 @@ app.command("decode")(detector_site.decode)
 app.command("edge")(detector_edge.edge)
 app.command("probe")(detector_probe.probe)
 app.command("report")(detector_report.report)
+app.command("demo")(detector_demo.demo)
