@@ -215,6 +215,16 @@ def test_bounds_of_decoding(vocabulary, decoder):
     assert decoder.decode(f"{fact.given} {fact.surname} {rest} {places[0]} {places[1]} {fact.place}") == []
 
 
+def test_gap_of_a_name_counts_from_its_last_word(vocabulary):
+    """Three words between the names, however many words each has."""
+    long = replace(vocabulary, given=tuple(f"{entry} von der Zuq" for entry in vocabulary.given))
+    fact, decoder = fact_of(ID, long), Decoder(long)
+    rest = f"{fact.place} {fact.event} {fact.archive} {fact.year}"
+    assert decoder.decode(f"{fact.given} one two three {fact.surname} {rest}") == [ID]
+    assert decoder.decode(f"{fact.given} one two three four {fact.surname} {rest}") == []
+    assert decoder.decode(f"{fact.surname} one two three {fact.given} {rest}") == [ID]
+
+
 def hostile(vocabulary, draw, words):
     """Blocks of every place and event that is tried, then names upon names."""
     text = []
