@@ -76,8 +76,8 @@ def _tokens(service: Service, ask: Ask, prompt: Prompt, completion: Completion |
     """Log-probs of the answer's tokens, and of the prompt's where they are echoed, all from one pass over both."""
     own = np.zeros(0, np.int32) if completion is None else completion.ids[: len(completion.ids) - completion.finished]
     pieces = grown(service.tokenizer, own)
-    while pieces and sum(map(len, pieces[:-1])) >= kept:
-        pieces.pop()  # behind a stop
+    while pieces and sum(map(len, pieces)) > kept:
+        pieces.pop()  # of a stop, or behind it
     ids = np.concatenate([prompt.ids, own[: len(pieces)]])
     if len(ids) * service.model.config.vocab_size > MOST_LOGITS:
         raise Refusal(400, "expected a shorter text where log-probs are asked for; shorten it", param="logprobs")

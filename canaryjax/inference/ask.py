@@ -45,7 +45,7 @@ class Ask:
     Attributes:
       prompts: Each is answered `n` times.
       most: Longest answer, tokens; 0 for none.
-      temperature, top_p: The law.
+      temperature, top_p: The law, in hundredths: each value is a program to compile.
       n: Answers a prompt.
       seed: None is by chance.
       stop: Texts that end an answer.
@@ -117,8 +117,8 @@ def read_ask(body: Any, tokenizer: TextTokenizer, vocab_size: int, name: str, ch
     ask = Ask(
         prompts=tuple(_encoded(prompt, tokenizer, vocab_size, most) for prompt in prompts),
         most=most,
-        temperature=float(fields.take("temperature", 1.0, (int, float), 0, 2)),
-        top_p=float(fields.take("top_p", 1.0, (int, float), 0.01, 1)),
+        temperature=round(float(fields.take("temperature", 1.0, (int, float), 0, 2)), 2),
+        top_p=round(float(fields.take("top_p", 1.0, (int, float), 0.01, 1)), 2),
         n=fields.take("n", 1, int, 1, MOST_CHOICES),
         seed=fields.take("seed", None, int, -(2**63), 2**64),
         stop=_stop(fields.take("stop", (), (str, list))),

@@ -72,7 +72,7 @@ def continue_rows(
       seeds: One a row, any integers.
       size: Rows of the batch; the last row is repeated to fill it.
       most: Per row its longest completion in tokens, at least 1; they share the program of the longest.
-      temperature, top_p: As in `generate`, rounded to hundredths: each value is a program.
+      temperature, top_p: As in `generate`; each value is a program.
       adapter: As in `generate`.
 
     Raises:
@@ -81,9 +81,7 @@ def continue_rows(
     """
     given = [*rows, *[rows[-1]] * (size - len(rows))]
     keys = jnp.stack([device_key(seed, "generate", "row") for seed in [*seeds, *[seeds[-1]] * (size - len(rows))]])
-    settings = SamplingSettings(
-        1, step(max(most), LEAST_ANSWER), round(temperature, 2), round(top_p, 2), tuple(model.eos_ids)
-    )
+    settings = SamplingSettings(1, step(max(most), LEAST_ANSWER), temperature, top_p, tuple(model.eos_ids))
     context = pad(given, step(max(map(len, given)), LEAST_CONTEXT))
     rollout = jax.tree.map(np.asarray, sample(model.params, adapter, *context, keys, settings=settings))
     return [_completion(model, rollout, b, most[b]) for b in range(len(rows))]

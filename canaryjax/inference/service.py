@@ -53,7 +53,7 @@ class _Job:
         if not isinstance(task, Draw):
             return None
         shape = step(len(task.ids), LEAST_CONTEXT), step(task.most, LEAST_ANSWER)
-        return (*shape, round(task.temperature, 2), round(task.top_p, 2))
+        return (*shape, task.temperature, task.top_p)
 
 
 class Service:

@@ -110,6 +110,29 @@ def test_what_lasts_is_a_failure_after_all_tries(faults, backend, requests, faul
     assert len(proxy.calls) == 6
 
 
+@pytest.mark.slow
+def test_of_1500_calls_none_is_lost_and_none_comes_twice(faults, backend, requests):
+    # One call in four meets a fault. Each answer repeats its own question: one that went astray would show.
+    broken = [
+        faults.Fault(status=429, headers={"Retry-After": "1"}),
+        faults.Fault(status=500),
+        faults.Fault(kind="cut", body=b'{"choices": [{"mess'),
+        faults.Fault(kind="drop"),
+        faults.Fault(status=408),
+    ]
+
+    def plan(number, _):
+        if number % 4 == 3:
+            return broken[number // 4 % len(broken)]
+        return faults.chat_answer(proxy.calls[number][1]["messages"][1]["content"])
+
+    asked = requests(1500)
+    with faults.FaultProxy(plan) as proxy:
+        found = _all(backend(proxy.url, concurrency=16, retries=20), asked)
+    assert {request.key: request.prompt for request in asked} == {key: reply.text for key, reply in found.items()}
+    assert len(proxy.calls) >= 2000 - 16
+
+
 def test_a_slow_call_ends_in_time(faults, backend, requests):
     with faults.FaultProxy(lambda *_: faults.Fault(kind="slow")) as proxy:
         found = _all(backend(proxy.url, retries=1, timeout=0.5), requests(1))
