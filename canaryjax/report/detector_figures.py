@@ -13,7 +13,7 @@ from canaryjax.report.style import COLOUR, GREEN, GREY, INK, legend_below
 from canaryjax.report.text import number, percent, pick
 from canaryjax.stats import wilson_interval
 
-Draw = Callable[[Mapping[str, Any], Axes], tuple[str, str] | None]
+Draw = Callable[[Mapping[str, Any], Sequence[Axes]], tuple[str, str] | None]
 POINT = COLOUR["violating"]
 LONGEST_TICK = 24  # characters; a longer name would leave the axes no room
 # Colour, line and hatch of the two reference rates: told apart in grey, too.
@@ -25,45 +25,67 @@ REFERENCES: dict[str, tuple[str, str, str, str]] = {
 
 def draw_detector(report: Mapping[str, Any]) -> dict[str, Plot]:
     """Draws every figure that a detector's `report.json` has data for, by name."""
-    figures: dict[str, tuple[tuple[float, float], Draw]] = {
-        "dose_response": ((6.4, 3.8), draw_dose),
-        "cohorts": ((6.4, 3.2), draw_cohorts),
-        "membership": ((6.4, 3.2), draw_membership),
+    figures: dict[str, tuple[tuple[float, float], int, Draw]] = {
+        "dose_response": ((7.0, 3.6), 2, draw_dose),
+        "cohorts": ((6.4, 3.2), 1, lambda report, panels: draw_cohorts(report, panels[0])),
+        "membership": ((6.4, 3.2), 1, lambda report, panels: draw_membership(report, panels[0])),
     }
     plots = {}
-    for name, (size, draw) in figures.items():
+    for name, (size, columns, draw) in figures.items():
         with styled(size) as figure:
-            told = draw(report, figure.subplots())
+            panels: Any = figure.subplots(1, columns, squeeze=False)
+            told = draw(report, list(panels.flat))
             if told is not None:
                 plots[name] = Plot(name, *told, to_png(figure))
     return plots
 
 
-def draw_dose(report: Mapping[str, Any], axes: Axes) -> tuple[str, str] | None:
-    """Hit rate over occurrences, floor and ceiling as lines; alt text and caption, or None without data."""
-    rungs = sorted(
-        (own for own in report.get("curve") or () if whole(own.get("occurrences")) > 0),
-        key=lambda own: own["occurrences"],
-    )
-    drawn = [own for own in rungs if pick(own, "rate.estimate") is not None]
-    if not drawn:
+def draw_dose(report: Mapping[str, Any], panels: Sequence[Axes]) -> tuple[str, str] | None:
+    """Hit rate over occurrences by both rules, floor and ceiling as lines; alt text and caption, or None without data.
+
+    Args:
+      report: A detector's `report.json`.
+      panels: Two, for the declared rule and for the field rule.
+    """
+    rungs = [own for own in report.get("curve") or () if whole(own.get("occurrences")) > 0]
+    ladder = [
+        {"occurrences": own["occurrences"], "n": own.get("n"), **pick(own, "field_rule", {})}
+        for own in report.get("groups") or ()
+        if own.get("tier") == "ladder" and whole(own.get("occurrences")) > 0
+    ]
+    if all(pick(own, "rate.estimate") is None for own in rungs):
         return None
+    declared, fields = panels
+    _curve(report, declared, sorted(rungs, key=lambda own: own["occurrences"]), "")
+    _curve(report, fields, sorted(ladder, key=lambda own: own["occurrences"]), "field_rule")
+    declared.set_title("By the declared rule")
+    fields.set_title("By the field rule")
+    fields.set_ylabel("")
+    legend_below(declared, 3, _legend(report, declared))
+    alt = "Hit rate by occurrences on the site: " + "; ".join(f"{own['occurrences']:,}: {_count(own)}" for own in rungs)
+    caption = (
+        f"One point a rung of the ladder, hits of targets under it; bars are {_level(report)} Wilson intervals. Famous "
+        "facts can meet the field rule alone: on the left the ceiling is the right one's, for the eye. "
+    )
+    return f"{alt}.", caption + _told(report)
+
+
+def _curve(report: Mapping[str, Any], axes: Axes, rungs: Sequence[Mapping[str, Any]], rule: str) -> None:
     axes.set_xscale("log")
-    said = _references(report, axes)
+    _references(report, axes, rule)
+    drawn = [own for own in rungs if pick(own, "rate.estimate") is not None]
     places = [own["occurrences"] for own in drawn]
     axes.plot(places, [own["rate"]["estimate"] for own in drawn], color=POINT, linewidth=1, alpha=0.6, zorder=3)
-    _points(axes, places, [own["rate"] for own in drawn], "canaries")
-    axes.set_xticks(
-        [own["occurrences"] for own in rungs],
-        [f"{own['occurrences']:,}\n{_count(own)}" for own in rungs],
-    )
+    if drawn:
+        _points(axes, places, [own["rate"] for own in drawn], "canaries")
+    # The two highest rungs stand close: "9 of 13" would run into its neighbour.
+    ticks = [f"{own['occurrences']:,}\n{number(own.get('hits'))}/{number(own.get('n'))}" for own in rungs]
+    axes.set_xticks([own["occurrences"] for own in rungs], ticks)
     axes.xaxis.set_minor_locator(NullLocator())
-    low, high = rungs[0]["occurrences"], rungs[-1]["occurrences"]
-    axes.set_xlim(low / 1.6, high * 1.6)
-    axes.set_xlabel("occurrences on the site (log scale); hits of targets below")
+    if rungs:
+        axes.set_xlim(rungs[0]["occurrences"] / 2, rungs[-1]["occurrences"] * 2)
+    axes.set_xlabel("occurrences on the site (log scale)")
     _rates(axes)
-    alt = "Hit rate by occurrences on the site: " + "; ".join(f"{own['occurrences']:,}: {_count(own)}" for own in rungs)
-    return f"{alt}.", f"One point a rung of the ladder; bars are {_level(report)} Wilson intervals. {said}"
 
 
 def draw_cohorts(report: Mapping[str, Any], axes: Axes) -> tuple[str, str] | None:
@@ -71,7 +93,7 @@ def draw_cohorts(report: Mapping[str, Any], axes: Axes) -> tuple[str, str] | Non
     cohorts = [own for own in report.get("cohorts") or () if pick(own, "rate.estimate") is not None]
     if not cohorts:
         return None
-    said = _references(report, axes)
+    _references(report, axes)
     _points(axes, list(range(len(cohorts))), [own["rate"] for own in cohorts], "canaries")
     names = [cohort_name(own) for own in cohorts]
     ticks = [f"{_tick(name)}\n{_count(own)}" for name, own in zip(names, cohorts, strict=True)]
@@ -80,8 +102,9 @@ def draw_cohorts(report: Mapping[str, Any], axes: Axes) -> tuple[str, str] | Non
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("how a page can be found; hits of targets below")
     _rates(axes)
+    legend_below(axes, 3)
     alt = "Hit rate by cohort: " + "; ".join(f"{name}: {_count(own)}" for name, own in zip(names, cohorts, strict=True))
-    return f"{alt}.", f"Bars are {_level(report)} Wilson intervals. {said}"
+    return f"{alt}.", f"Bars are {_level(report)} Wilson intervals. {_told(report)}"
 
 
 def _points(
@@ -102,16 +125,12 @@ def _points(
     )  # fmt: skip
 
 
-def _references(report: Mapping[str, Any], axes: Axes) -> str:
-    """Draws floor and ceiling as lines with their intervals as bands; returns what the caption says of them."""
-    texts = []
+def _references(report: Mapping[str, Any], axes: Axes, rule: str = "") -> None:
+    """Draws floor and ceiling as lines with their intervals as bands; the floor by a rule, the ceiling by fields."""
     for key, (name, colour, line, hatch) in REFERENCES.items():
-        own = pick(report, f"populations.{key}", {})
-        # Famous facts have no id: they can be hits by fields alone.
-        own = pick(own, "field_rule", own) | {"n": own.get("n")} if key == "positive" else own
+        own = _reference(report, key, rule)
         rate = pick(own, "rate", {})
         if rate.get("estimate") is None:
-            texts.append(f"No {name} is drawn: {rate.get('reason') or 'no rate was recorded'}.")
             continue
         axes.axhline(
             rate["estimate"], color=colour, linestyle=line, linewidth=1.6, label=f"{name} {_count(own)}", zorder=2
@@ -121,21 +140,43 @@ def _references(report: Mapping[str, Any], axes: Axes) -> str:
                 rate["low"], rate["high"], facecolor="none", edgecolor=colour, hatch=hatch, alpha=0.3, linewidth=0,
                 zorder=1,
             )  # fmt: skip
-        texts.append(
-            {
-                "negative": f"Dashed, with a dotted band: the floor, {_count(own)} never-published sentences.",
-                "positive": f"Dash-dotted, with a slanted band: the ceiling, {_count(own)} famous facts, hits by "
-                "fields alone.",
-            }[key]
-        )
+
+
+def _reference(report: Mapping[str, Any], key: str, rule: str) -> Mapping[str, Any]:
+    own = pick(report, f"populations.{key}", {})
+    # Famous facts have no id and no archive: by the declared rule they are out of reach.
+    by_fields = key == "positive" or rule == "field_rule"
+    return {"n": own.get("n"), **pick(own, "field_rule", {})} if by_fields else own
+
+
+def _told(report: Mapping[str, Any]) -> str:
+    """What a caption says of floor and ceiling."""
+    marks = {
+        "negative": ("Dashed, dotted band", "never published"),
+        "positive": ("Dash-dotted, slanted band", "famous"),
+    }
+    texts = []
+    for key, (mark, what) in marks.items():
+        name, own = REFERENCES[key][0], _reference(report, key, "")
+        if pick(own, "rate.estimate") is None:
+            texts.append(f"No {name} is drawn: {pick(own, 'rate.reason', 'no rate was recorded')}.")
+        else:
+            texts.append(f"{mark}: the {name}, {_count(own)} {what}.")
     return " ".join(texts)
+
+
+def _legend(report: Mapping[str, Any], axes: Axes) -> list[Any]:
+    """Names without counts: two panels have two floors."""
+    handles, labels = axes.get_legend_handles_labels()
+    for handle, text in zip(handles, labels, strict=True):
+        handle.set_label(text.split(" ")[0])
+    return list(handles)
 
 
 def _rates(axes: Axes, name: str = "hit rate (share of targets)") -> None:
     axes.set_ylim(-0.03, 1.03)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel(name)
-    legend_below(axes, 3)
 
 
 def _count(own: Mapping[str, Any]) -> str:
@@ -166,6 +207,7 @@ def draw_membership(report: Mapping[str, Any], axes: Axes) -> tuple[str, str] | 
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("group of canaries")
     _rates(axes, "share above the threshold")
+    legend_below(axes, 3)
     caption = (
         f"Share of each group's sentences above the threshold that the never-published ones set; bars are "
         f"{_level(report)} Wilson intervals. The dotted line is the share that is expected of unseen sentences."

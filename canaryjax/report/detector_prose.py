@@ -31,7 +31,7 @@ def detector_cards(report: Mapping[str, Any]) -> list[dict[str, str]]:
         },
         _rate_card("canaries hit", pick(report, "populations.canary", {})),
         _rate_card("floor: never published", pick(report, "populations.negative", {})),
-        _rate_card("ceiling: famous facts, by fields", pick(report, "populations.positive", {}), by_fields=True),
+        _rate_card("ceiling: famous facts, field rule", pick(report, "populations.positive", {}), by_fields=True),
     ]
 
 
@@ -56,8 +56,8 @@ def detector_asked(report: Mapping[str, Any]) -> list[str]:
         f"{pick(report, 'model.label', 'The model')} was asked about {counts['canary']} planted sentences, "
         f"{counts['negative']} never-published ones and {counts['positive']} famous facts; "
         f"{number(pick(report, 'calls.per_target'))} calls each.",
-        f"The rule “{pick(report, 'rule.name', 'not recorded')}”, declared before the run: {rule} Fields that the "
-        "question itself gave never count.",
+        f"The rule “{pick(report, 'rule.name', 'not recorded')}”, declared before the run: {rule} "
+        f"{pick(report, 'rule.field_text', '')}".strip(),
     ]
 
 
@@ -66,11 +66,11 @@ def worth(report: Mapping[str, Any]) -> str:
     level = percent(report.get("level"))
     return (
         f"Brackets are {level} intervals: Wilson's of a rate, Newcombe's of the excess over the floor. p is Fisher's, "
-        "one-sided, against the never-published; Holm is the same corrected for all groups. Normalised is (rate - "
-        "floor) / (ceiling - floor), all three by fields alone, as famous facts have no id. Bayes factor: how many "
-        "times likelier these hits are of sentences that were trained on than of others, with the uncertainty of both "
-        "control rates integrated out; prior and Bayes factor give the posterior, the probability that the group was "
-        "trained on."
+        "one-sided, against the never-published; Holm is the same corrected for all groups. What famous facts set the "
+        "ceiling of is counted by the field rule throughout: normalised is (rate - floor) / (ceiling - floor); the "
+        "Bayes factor is how many times likelier these hits are of sentences that were trained on than of others, with "
+        "the uncertainty of both control rates integrated out; prior and Bayes factor give the posterior, the "
+        "probability that the group was trained on."
     )
 
 

@@ -58,7 +58,7 @@ def _group_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
         group_row(group),
         lines(
             rate_of(group),
-            f"by fields {fields['hits']}" if fields.get("hits") is not None else "",
+            f"field rule {fields['hits']}" if fields.get("hits") is not None else "",
             f"{group['unanswered']} unanswered" if group.get("unanswered") else "",
         ),
         _estimate(group.get("rate")),
@@ -160,11 +160,19 @@ def controls(report: Mapping[str, Any]) -> Table:
             )
         )
     caption = (
-        f"Brackets: {percent(report.get('level'))} Wilson intervals. Famous facts have no id: they can be hits by "
-        "fields alone, so the ceiling is read from that column. Raw hits count what the question itself gave, too. "
-        "Unanswered targets count in no rate."
+        f"Brackets: {percent(report.get('level'))} Wilson intervals. Famous facts have no id and no archive, so the "
+        "ceiling is read by the field rule. Raw hits count what the question itself gave, too. Unanswered "
+        "targets count in no rate."
     )
-    head = ("population", "hits of targets", "rate", "hits by fields", "rate by fields", "raw hits", "unanswered")
+    head = (
+        "population",
+        "hits of targets",
+        "rate",
+        "hits by field rule",
+        "rate by field rule",
+        "raw hits",
+        "unanswered",
+    )
     return Table(rows, head, caption, LINES)
 
 

@@ -53,6 +53,7 @@ def _posterior(hits, n, floor, ceiling, once):
 
 
 def _group(tier, occurrences, cohort, n, hits, floor, ceiling):
+    by_fields = min(hits + 1, n) if hits else 0  # the field rule is the easier one
     p = sps.fisher_exact([[hits, n - hits], [floor[0], floor[1] - floor[0]]], "greater").pvalue if n else None
     return {
         "name": " ".join(str(part) for part in (tier, occurrences, cohort) if part is not None),
@@ -63,11 +64,11 @@ def _group(tier, occurrences, cohort, n, hits, floor, ceiling):
         "unanswered": 2 if occurrences == 1 else 0,
         "hits": hits,
         "rate": _interval(wilson_interval(hits, n)),
-        "field_rule": {"hits": hits, "rate": _interval(wilson_interval(hits, n))},
+        "field_rule": {"hits": by_fields, "rate": _interval(wilson_interval(by_fields, n))},
         "excess": _interval(newcombe_interval(hits, n, *floor)),
         "fisher_p": None if p is None else float(p),
-        "normalised": _normalised((hits, n), floor, ceiling),
-        "posterior": _posterior(hits, n, floor, ceiling, occurrences == 1),
+        "normalised": _normalised((by_fields, n), floor, ceiling),
+        "posterior": _posterior(by_fields, n, floor, ceiling, occurrences == 1),
     }
 
 
@@ -145,6 +146,7 @@ def made_report(rungs=None, cohorts=None, edge=None, floor=(0, 20), ceiling=(5, 
     groups += [_group("cohort", 10, name, n, k, floor, ceiling) for name, (n, k) in cohorts.items()]
     groups += [_group(tier, 1, None, n, k, floor, ceiling) for tier, (n, k) in edge.items()]
     canaries, hits = (sum(group[key] for group in groups) for key in ("n", "hits"))
+    by_fields = sum(group["field_rule"]["hits"] for group in groups)
     alphas = [6 * 0.05 / (np.pi**2 * t**2) for t in range(1, look + 1)]
     floor_p = float(sps.fisher_exact([[hits, canaries - hits], [floor[0], floor[1] - floor[0]]], "greater").pvalue)
     floor_holm, *each = holm([floor_p, *(group["fisher_p"] for group in groups)])
@@ -174,15 +176,16 @@ def made_report(rungs=None, cohorts=None, edge=None, floor=(0, 20), ceiling=(5, 
         "rule": {
             "name": "literal", "bits": 36.0,
             "text": "A sentence is a hit if an answer decodes to its id, or if two separate answers hold 4 fields.",
+            "field_text": "By the field rule two separate answers each hold 2 fields, and all together 3.",
         },
         "level": 0.95,
         "alpha": 0.05,
         "look": {"number": look, "alpha": alphas[-1], "spent_before": float(sum(alphas[:-1]))},
         "fetches": {"during_run": 0, "reason": None, "log_complete": True},
         "populations": {
-            "canary": _population(canaries, hits, hits, 0.02),
+            "canary": _population(canaries, hits, by_fields, 0.02),
             "negative": _population(floor[1], floor[0], floor[0], 0.0011),
-            "positive": _population(ceiling[1], ceiling[0], ceiling[0], 0.1),
+            "positive": _population(ceiling[1], 0, ceiling[0], 0.1),
         },
         "groups": groups,
         "curve": [

@@ -14,17 +14,25 @@ def axes():
         yield figure.subplots()
 
 
-def _references(axes):
-    return {
-        line.get_label(): line.get_ydata()[0] for line in axes.lines if str(line.get_label()).startswith(("fl", "ce"))
-    }
+@pytest.fixture
+def panels():
+    with styled((7.0, 3.6)) as figure:
+        yield list(figure.subplots(1, 2))
 
 
-def test_dose_response_has_a_point_a_rung_over_a_log_scale(made, axes):
-    alt, caption = draw_dose(made(), axes)
-    assert axes.get_xscale() == "log"
-    points = next(container for container in axes.containers if container.get_label() == "canaries")
-    line, _, (bars,) = points.lines
+def _heights(axes):
+    """Where the reference lines lie: dashed the floor, dash-dotted the ceiling."""
+    names = {"--": "floor", "-.": "ceiling"}
+    return {names[line.get_linestyle()]: line.get_ydata()[0] for line in axes.lines if line.get_linestyle() in names}
+
+
+def _points(axes):
+    return next(container for container in axes.containers if container.get_label() == "canaries").lines
+
+
+def test_dose_response_has_a_point_a_rung_over_a_log_scale(made, panels):
+    alt, caption = draw_dose(made(), panels)
+    line, _, (bars,) = _points(panels[0])
     assert line.get_xdata().tolist() == [1, 10, 100, 300]
     assert line.get_ydata().tolist() == pytest.approx([0, 1 / 11, 6 / 13, 9 / 13])
     # Wilson of 9 of 13 by its formula; z = 1.96.
@@ -32,31 +40,32 @@ def test_dose_response_has_a_point_a_rung_over_a_log_scale(made, axes):
     reach = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     centre = (rate + z * z / (2 * n)) / (1 + z * z / n)
     assert bars.get_segments()[3][:, 1].tolist() == pytest.approx([centre - reach, centre + reach])
-    assert _references(axes) == {"floor 0 of 20": 0.0, "ceiling 5 of 8": 0.625}
     assert "300: 9 of 13" in alt
     assert "95\u00a0% Wilson" in caption
-    assert "log scale" in axes.get_xlabel()
-    assert axes.get_ylabel() == "hit rate (share of targets)"
+    assert panels[0].get_ylabel() == "hit rate (share of targets)"
+    for axes in panels:
+        assert axes.get_xscale() == "log"
+        assert "log scale" in axes.get_xlabel()
+        assert _heights(axes) == {"floor": 0.0, "ceiling": 0.625}
 
 
-def test_the_ceiling_is_that_of_the_field_rule(made, axes):
+def test_the_field_rule_has_its_own_points_and_floor(made, panels):
     report = made()
-    # A famous fact has no id; were the whole rule's count drawn, the line would lie at 0.
-    report["populations"]["positive"] |= {"hits": 0, "rate": {"estimate": 0.0, "low": 0.0, "high": 0.3}}
-    draw_dose(report, axes)
-    assert _references(axes)["ceiling 5 of 8"] == 0.625
+    report["populations"]["negative"]["field_rule"] = {"hits": 3, "rate": {"estimate": 0.15, "low": 0.05, "high": 0.36}}
+    draw_dose(report, panels)
+    assert _points(panels[1])[0].get_ydata().tolist() == pytest.approx([0, 2 / 11, 7 / 13, 10 / 13])
+    assert [_heights(axes)["floor"] for axes in panels] == [0.0, 0.15]
 
 
-def test_a_rung_without_targets_has_a_tick_and_no_point(made, cases, axes):
-    draw_dose(made(**cases["empty"]), axes)
-    points = next(container for container in axes.containers if container.get_label() == "canaries")
-    assert points.lines[0].get_xdata().tolist() == [1, 100, 300]
-    assert [text.get_text() for text in axes.get_xticklabels()][1] == "10\n0 of 0"
-    assert _references(axes) == {"floor 0 of 20": 0.0}
+def test_a_rung_without_targets_has_a_tick_and_no_point(made, cases, panels):
+    draw_dose(made(**cases["empty"]), panels)
+    assert _points(panels[0])[0].get_xdata().tolist() == [1, 100, 300]
+    assert [text.get_text() for text in panels[0].get_xticklabels()][1] == "10\n0/0"
+    assert _heights(panels[0]) == {"floor": 0.0}
 
 
-def test_no_curve_no_chart(made, axes):
-    assert draw_dose(made(curve=[]), axes) is None
+def test_no_curve_no_chart(made, axes, panels):
+    assert draw_dose(made(curve=[]), panels) is None
     assert draw_cohorts(made(cohorts={}), axes) is None
 
 

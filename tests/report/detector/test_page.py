@@ -60,11 +60,12 @@ def test_page_holds_every_section_figure_and_number(made, folder_of):
     # 3 of 9 against 0 of 20 (SD-A7), by hand: Wilson, Newcombe, Fisher 84/3654 = 0.023.
     for expected in ("3 of 9", "[0.12, 0.65]", "+0.33 [0.07, 0.65]", "0.023 Holm"):
         assert expected in text, expected
-    # 9 of 13 above a ceiling of 5 of 8: (9/13)/(5/8) = 1.11, shown beside what it is clipped to.
-    assert "1.11 clipped 1.00" in text
+    # 10 of 13 by the field rule, above a ceiling of 5 of 8: (10/13)/(5/8) = 1.23, beside what it is clipped to.
+    assert "1.23 clipped 1.00" in text
     for expected in (
         "pessimistic by construction",
         "2 unanswered",
+        "By the field rule two separate answers each hold 2 fields",
         "The site's pages are all of one kind.",
         "The request log holds 2 torn lines.",
         "Prior: verified crawlers of the maker fetched each of the pages.",

@@ -21,7 +21,7 @@ def test_summary_holds_the_verdict_and_a_table_per_tier(made):
     places = [next(at for at, line in enumerate(lines) if line.startswith(title)) for title in titles]
     assert places == sorted(places)
     rung = next(line for line in lines if line.startswith("300 times"))
-    for expected in ("9 of 13", "0.69", "+0.69", "1.9e-05", "1.11", "50 %", "above 99.9 %"):
+    for expected in ("9 of 13", "0.69", "+0.69", "1.9e-05", "1.23", "50 %", "above 99.9 %"):
         assert expected in rung, expected
     for expected in ("pessimistic by", "status 429 after 6 retries: 31", "The request log holds 2 torn lines."):
         assert expected in text, expected

@@ -100,18 +100,19 @@ def test_the_page_shows_what_was_weighed(risen, folder_of):
     trend, top = risen["trend"], risen["groups"][2]
     assert top["name"] == "ladder 300"
     for expected in (
-        "9 of 13 by fields 9",
+        "9 of 13 field rule 9",
         f"{top['rate']['estimate']:.2f} [{top['rate']['low']:.2f}, {top['rate']['high']:.2f}]",
         f"{top['excess']['estimate']:+.2f} [{top['excess']['low']:.2f}, {top['excess']['high']:.2f}]",
         f"p = {trend['p']:.1e} (exact permutation test)",
         f"{trend['n']} sentences",
-        "0 of 4 by fields 0 1 unanswered",  # once; one of five has no answer
+        "0 of 4 field rule 0 1 unanswered",  # once; one of five has no answer
         "request-log row vendor/visit-48",
         "manifest entry ladder-000",
         "given 12.0",
         "spent by earlier looks 0.0304",
         "above it: ladder 300",
         "completion, T 0.8 #2: all 6 net, 63 bits, full decode",
+        risen["rule"]["field_text"],
         *risen["reading"],
         *risen["warnings"],
         *risen["limitations"],
