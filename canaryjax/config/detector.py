@@ -139,6 +139,10 @@ class DetectorConfig(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] = "detector"
     """Of the run and its default folder."""
     site: SiteConfig
+    """Whose sentences are asked about."""
     model: ModelConfig
+    """Which model is asked."""
     probing: ProbingConfig = ProbingConfig()
+    """What it is asked, and how often."""
     evidence: EvidenceConfig = EvidenceConfig()
+    """How its answers are weighed."""
