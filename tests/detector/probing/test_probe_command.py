@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from canaryjax.cli import detector_probe, main
+from canaryjax.detector.positives import SHIPPED
 from canaryjax.detector.store import STORE, Store, peek
 
 PROXY = Path(__file__).parents[1] / "asking" / "fault_proxy.py"
@@ -118,6 +119,12 @@ def test_a_run_whose_calls_all_fail_ends_with_one_and_goes_on(write, capsys, tmp
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 
 
+def plain_facts(folder):
+    """Gives a site its own famous facts: the shipped ones that the embedded model's vocabulary can write."""
+    lines = SHIPPED.read_text("utf-8").splitlines()
+    (folder / "positives.yaml").write_text("\n".join(line for line in lines if line.isascii()) + "\n")
+
+
 def model_server():
     import canaryjax as cj
     from canaryjax.inference.server import ModelServer
@@ -141,6 +148,7 @@ def test_fifteen_hundred_calls_under_faults_lose_nothing(write, capsys, tmp_path
         oracle.make_site(root)
     finally:
         oracle.SIZES = sizes
+    plain_facts(root / "site")
     broken = [
         faults.Fault(status=429, headers={"Retry-After": "0"}),
         faults.Fault(status=500),
@@ -197,7 +205,8 @@ def write_for(root, tmp_path, model):
 def test_a_local_run_is_stopped_and_goes_on(write, root, tmp_path):
     file, out = tmp_path / "local.yaml", tmp_path / "run"
     values = yaml.safe_load(write().read_text()) | {"model": {"path": "embedded"}}
-    values["probing"] |= {"prompt_format": "plain", "max_tokens": 8}
+    values["probing"] |= {"prompt_format": "plain", "max_tokens": 8, "kinds": ["completion", "who"], "repeats": 1}
+    plain_facts(root / "site")
     file.write_text(yaml.safe_dump(values))
     words = [sys.executable, "-m", "canaryjax.detector", "probe", str(file), "--out", str(out)]
     begin = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -212,12 +221,12 @@ def test_a_local_run_is_stopped_and_goes_on(write, root, tmp_path):
     assert f"--out {out} --resume --yes" in err
     assert not (out / "report.json").exists()
     kept = peek(out / STORE).answers
-    assert 16 <= kept < 375
+    assert 16 <= kept < 100  # 25 targets, two questions at two temperatures
     done = subprocess.run([*words, "--resume", "--yes"], **begin)
     assert done.returncode == 0, done.stderr
-    assert f"{375 - kept} (and {kept} answered already)" in done.stdout
+    assert f"{100 - kept} (and {kept} answered already)" in done.stdout
     report = json.loads((out / "report.json").read_text())
-    assert (report["calls"]["answered"], report["calls"]["failed"]) == (375, 0)
+    assert (report["calls"]["answered"], report["calls"]["failed"]) == (100, 0)
     assert report["model"]["capabilities"]["logprobs"]
     for measure in ("min_k", "min_k_plus_plus"):  # weights that run here give both
         assert report["membership"][measure]["auroc"] is not None, measure
