@@ -11,6 +11,7 @@ from pydantic import BaseModel
 import canaryjax
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.config import AuditConfig, config_hash, load_config, validate_config
+from canaryjax.config.detector_file import load_detector_config
 from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS
 from canaryjax.config.policy import GRPOConfig, PPOConfig
 from canaryjax.errors import UserError
@@ -54,8 +55,11 @@ def test_every_field_is_read_somewhere():
 
 def test_every_shipped_config_is_valid_and_named_once():
     files = [file for file in sorted(SHIPPED_CONFIGS.rglob("*.yaml")) if file.parent.name != SWEEPS]
-    names = [load_config(file).name for file in files]
+    detector = [file for file in files if file.name.startswith("detector")]
+    names = [load_config(file).name for file in files if file not in detector]
+    names += [load_detector_config(file).name for file in detector]
     assert len(names) == len(set(names)) >= 10
+    assert "detector_demo" in names
 
 
 @pytest.mark.parametrize(
