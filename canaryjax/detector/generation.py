@@ -50,7 +50,7 @@ def generate_site(folder: Path, secrets: Path, sizes: Sizes, allow_throwaway: bo
       UserError: Lists, shapes or secrets cannot be used; the folder has a manifest; two ids are equal.
     """
     refuse_manifest(folder)
-    throwaway = (folder / MARKER).exists()
+    throwaway = os.path.lexists(folder / MARKER)
     if throwaway and not allow_throwaway:
         raise UserError(
             f"expected word lists of your own in {folder}, found throw-away ones that anybody can make; give "

@@ -1,12 +1,12 @@
 """Famous facts, the third population: how much this model recalls of what it surely read, asked in the same way."""
 
 import itertools
+import os
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from canaryjax.detector.fold import fold
+from canaryjax.detector.own_file import read_yaml
 from canaryjax.detector.records import FIELDS, Fact
 from canaryjax.errors import UserError
 
@@ -29,14 +29,8 @@ def read_positives(folder: Path) -> tuple[Fact, ...]:
     Raises:
       UserError: The file is not such a list; the entry is named by its number, never by its words.
     """
-    path = folder / NAME if (folder / NAME).exists() else SHIPPED
-    try:
-        entries = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        # The parser's own message quotes the file, so it goes no further.
-        raise UserError(f"expected a list in YAML in {path}, found something unreadable{where}; correct it") from None
+    path = folder / NAME if os.path.lexists(folder / NAME) else SHIPPED
+    entries = read_yaml(path, "a list of famous facts")
     if not isinstance(entries, list) or not entries:
         raise UserError(f"expected a list of famous facts in {path}, found none; write one entry a fact")
     facts = tuple(_fact(entry, f"entry {number} of {path}") for number, entry in enumerate(entries, start=1))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from canaryjax.detector.design import Part
 from canaryjax.detector.generation import Generated
-from canaryjax.detector.manifest import Manifest, create_file
+from canaryjax.detector.manifest import Manifest
+from canaryjax.detector.new_file import create_file
 from canaryjax.detector.sentence import render
 from canaryjax.detector.spec import format_id
 

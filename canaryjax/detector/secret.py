@@ -8,11 +8,14 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from canaryjax.detector.new_file import create_files
+from canaryjax.detector.own_file import open_own
 from canaryjax.errors import UserError
 
 SEED = "seed"
 CONTROL_SEED = "control_seed"
 EDGE_SECRET = "edge_secret"
+MOST_BYTES = 4096  # of the file
 LEAST_BYTES = 16  # 128 bits where every byte counts; `make_secrets` writes 64 hex digits
 FINGERPRINT = b"canaryjax-canary/1/fingerprint"
 
@@ -70,7 +73,7 @@ def read_secrets(folder: str | Path) -> Secrets:
     """
     root = Path(folder)
     found = {name: _read(root / name) for name in (SEED, CONTROL_SEED)}
-    edge = _read(root / EDGE_SECRET) if (root / EDGE_SECRET).exists() else None
+    edge = _read(root / EDGE_SECRET) if os.path.lexists(root / EDGE_SECRET) else None
     named = [*found.items(), *([(EDGE_SECRET, edge)] if edge is not None else [])]
     for i, (name, secret) in enumerate(named):
         for other, earlier in named[:i]:
@@ -84,18 +87,22 @@ def read_secrets(folder: str | Path) -> Secrets:
 
 def _read(path: Path) -> Secret:
     try:
-        with path.open("rb") as file:
+        with open_own(path) as file:
             status = os.fstat(file.fileno())
-            content = file.read(65_536)
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UserError(
-            f"expected a secret in {path}, found {error.strerror or 'no file'}; "
-            "`canaryjax detector secrets` writes one"
+            f"expected a secret in {path}, found {error.strerror or 'no file'}; `canaryjax detector secrets` writes one"
         ) from None
     if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
         raise UserError(
             f"expected a file that only its owner may read, found mode {stat.S_IMODE(status.st_mode):04o} of {path}; "
             f"run chmod 600 on it, and replace the secret if others may have seen it"
+        )
+    if len(content) > MOST_BYTES:
+        raise UserError(
+            f"expected a secret of at most {MOST_BYTES} bytes in {path}, found more; "
+            "`canaryjax detector secrets` writes one"
         )
     key = content.strip()
     if len(key) < LEAST_BYTES:
@@ -117,14 +124,10 @@ def make_secrets(folder: str | Path) -> None:
     """
     root = Path(folder)
     names = (SEED, CONTROL_SEED, EDGE_SECRET)
-    there = [name for name in names if (root / name).exists()]
+    there = [name for name in names if os.path.lexists(root / name)]
     if there:
         raise UserError(
             f"expected no secrets in {root}, found {', '.join(there)}; a published site is lost without its secrets, "
             "so name another folder or move them away"
         )
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name in names:
-        handle = os.open(root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(randomness.token_hex(32) + "\n")
+    create_files(root, {name: f"{randomness.token_hex(32)}\n".encode() for name in names}, 0o600)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from canaryjax.detector.fold import fold
+from canaryjax.detector.own_file import read_yaml
 from canaryjax.detector.records import FIELDS, Field, ProbeKind
 from canaryjax.errors import UserError
 
@@ -62,8 +61,10 @@ def read_shapes(path: str | Path) -> Shapes:
       UserError: It cannot be read, lacks a key or has another one; a text lacks a field, has one twice, in a wrong
         order or glued to a word; a year has not four digits. The message says where, never what stands there.
     """
-    content = _load(Path(path))
-    unknown = sorted(set(content) - set(KEYS))
+    content = read_yaml(Path(path), "sentence shapes")
+    if not isinstance(content, dict):
+        raise UserError(f"expected sentence shapes in {path}, found no keys; correct the file")
+    unknown = set(content) - set(KEYS)
     missing = [key for key in KEYS if key not in content]
     if unknown or missing:
         raise UserError(
@@ -87,26 +88,6 @@ def read_shapes(path: str | Path) -> Shapes:
     for where, text in shapes.texts():
         _check_text(f"{where} of {path}", where, text)
     return shapes
-
-
-def _load(path: Path) -> dict[str, Any]:
-    line: int | None = None
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        reason = error.strerror or "no file"
-    except UnicodeDecodeError:
-        reason = "other bytes than UTF-8"
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark is not None else None
-        reason = "broken YAML" + (f" near line {line}" if line else "")
-    else:
-        if isinstance(content, dict):
-            return content
-        reason = "no keys"
-    # Raised out here, so that no parser's error with a piece of the file in it hangs on to this one.
-    raise UserError(f"expected sentence shapes in {path}, found {reason}; correct the file")
 
 
 def _texts(path: str | Path, key: str, found: Any) -> tuple[str, ...]:

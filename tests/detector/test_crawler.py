@@ -202,8 +202,8 @@ def test_the_list_is_read(crawlers):
     [
         ("", "expected vendors"),
         ("[a, b]", "expected vendors"),
-        ("a: [", "readable YAML"),
-        ("a: {agents: [x]}\na: {agents: [y]}", "readable YAML"),  # the second would silently win
+        ("a: [", "broken YAML near line 1"),
+        ("a: {agents: [x]}\na: {agents: [y]}", "a key that stands twice"),  # the second would silently win
         ("a b: {agents: [x]}", "vendor's name"),
         ("a|b: {agents: [x]}", "vendor's name"),
         ("a: {agents: [x], host: [y.example]}", "other keys"),
@@ -231,7 +231,7 @@ def test_a_bad_list_is_refused(tmp_path, text, message):
 
 
 def test_a_missing_list_is_refused(tmp_path):
-    with pytest.raises(UserError, match="readable YAML"):
+    with pytest.raises(UserError, match="No such file"):
         read_crawlers(tmp_path / "none.yaml")
 
 

@@ -39,8 +39,8 @@ def test_a_sites_own_facts_are_taken_instead(tmp_path):
     [
         ("", "expected a list of famous facts"),
         ("given: Zelda", "expected a list of famous facts"),
-        ("- [Zelda", "found something unreadable at line 1"),
-        ("- !!python/object/apply:os.getcwd []", "found something unreadable at line 1"),
+        ("- [Zelda", "found broken YAML near line 1"),
+        ("- !!python/object/apply:os.getcwd []", "found broken YAML near line 1"),
         (GOOD + "- Zelda", "expected keys and values as entry 2"),
         (GOOD.replace(", year: 1843", ""), "in entry 1 of .*, found no year"),
         (GOOD.replace("year", "Zelda: 1, year"), "found a key of another name"),
