@@ -25,9 +25,11 @@ def edge(
 ) -> None:
     """Writes the JavaScript module that stamps pages per request, and its settings, for an edge worker."""
     from canaryjax.detector.edge import settings as module
-    from canaryjax.runlog.files import create_file
+    from canaryjax.detector.new_file import create_file
 
-    settings = module.read_edge_settings(site, marker or module.MARKER, window_seconds or module.DAY, ip_header)
+    settings = module.read_edge_settings(
+        site, module.MARKER if marker is None else marker, window_seconds or module.DAY, ip_header
+    )
     try:
         out.mkdir(mode=0o700)
     except OSError as error:

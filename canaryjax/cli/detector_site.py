@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from canaryjax.detector.edge.request_log import RequestLog
     from canaryjax.detector.manifest import Manifest
 
+MOST_BYTES = 2**28  # of a text to decode: all of it is held in memory, several times over
+BYTE_ORDER_MARKS = (  # that of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 Folder = Annotated[Path, typer.Argument(help="The site's folder: word lists, shapes, manifest.", show_default=False)]
 SecretsFolder = Annotated[Path, typer.Option("--secrets", help="Folder of seed, control_seed and edge_secret.")]
 
@@ -60,9 +68,9 @@ def generate(
     from canaryjax.detector.design import Sizes
     from canaryjax.detector.generation import generate_site
     from canaryjax.detector.manifest import COMMITMENT, MANIFEST
+    from canaryjax.detector.new_file import check_creatable
     from canaryjax.detector.publication import placement
     from canaryjax.detector.publication import write_sentences as write
-    from canaryjax.runlog.files import check_creatable
 
     if write_sentences is not None:
         check_creatable(write_sentences)  # before the manifest, which is made once
@@ -75,11 +83,14 @@ def generate(
         print("throw-away lists: nothing that is found with them says anything of a model")
     for line in placement(manifest):
         print(f"  {line}")
+    words = shlex.join(["canaryjax", "detector", "sentences", str(folder), "--secrets", str(secrets), "--out"])
     if write_sentences is None:
-        words = shlex.join(["canaryjax", "detector", "sentences", str(folder), "--secrets", str(secrets), "--out"])
         print(f"for the sentences: {words} FILE")
     else:
-        write(write_sentences, generated)
+        try:
+            write(write_sentences, generated)
+        except UserError as error:
+            raise UserError(f"{error}; the site is made, so for the sentences run {words} FILE") from None
         print(f"wrote the sentences to {write_sentences}; remove it when the site is built")
 
 
@@ -147,17 +158,32 @@ def decode(
 def _texts(files: list[Path] | None) -> Iterator[tuple[str, str]]:
     sources: list[Path | None] = [*files] if files else [None]
     for file in sources:
+        name = "standard input" if file is None else str(file)
         try:
-            data = sys.stdin.buffer.read() if file is None else file.read_bytes()
+            data = _standard_input() if file is None else _read(file)
         except OSError as error:
-            raise UserError(f"expected a readable file {file}, found: {error.strerror}; check the path") from None
-        yield ("-" if file is None else str(file)), _decoded(data)
+            raise UserError(f"expected to read {name}, found: {error.strerror}; check the path") from None
+        if len(data) > MOST_BYTES:
+            raise UserError(f"expected a text of at most {MOST_BYTES} bytes, found more in {name}; split it")
+        yield ("-" if file is None else printable(str(file))), _text(data)
 
 
-def _decoded(data: bytes) -> str:
-    """UTF-8, or UTF-16 with a byte-order mark; bytes that are neither are read as old pages in Windows-1252 are."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", "replace")
+def _standard_input() -> bytes:
+    if sys.stdin is None:  # it was closed
+        raise UserError("expected a text on standard input, found it closed; name a file, or send one in")
+    return sys.stdin.buffer.read(MOST_BYTES + 1)
+
+
+def _read(file: Path) -> bytes:
+    with file.open("rb") as handle:
+        return handle.read(MOST_BYTES + 1)
+
+
+def _text(data: bytes) -> str:
+    """A text in the encoding that its first bytes name, or UTF-8; bytes that are none are read as in Windows-1252."""
+    for mark, encoding in BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
     return data.decode("utf-8", OLD_PAGE)
 
 
@@ -167,6 +193,17 @@ def _as_windows_1252(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(OLD_PAGE, _as_windows_1252)
+
+
+def printable(text: str) -> str:
+    """A text that others made, without characters that move a terminal's cursor or that it cannot show.
+
+    >>> printable("a\x1b[2J")
+    'a\\\\x1b[2J'
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return shown.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _origin(id: int, manifest: "Manifest", log: "RequestLog | None") -> str:
@@ -179,5 +216,5 @@ def _origin(id: int, manifest: "Manifest", log: "RequestLog | None") -> str:
     rows = log.rows_of(id) if log is not None else ()
     if rows:
         first = min(rows, key=lambda row: row.time)
-        return f"{first.tier} (request of {stamp_of(first.time)} for {first.path}, the first of {len(rows)})"
+        return f"{first.tier} (request of {stamp_of(first.time)} for {printable(first.path)}, the first of {len(rows)})"
     return "unknown (not in the manifest" + ("; give --log if an edge stamps pages)" if log is None else " or the log)")

@@ -46,6 +46,18 @@ LETTERS = {  # what Unicode does not take apart, written as others write it who 
 }
 
 
+class _Marks(dict[int, str | None]):
+    """Marks above, below and after letters, which go before Unicode puts them in order: that takes n^2 steps for n."""
+
+    def __missing__(self, code: int) -> str | None:
+        # The Greek iota below becomes a letter when its case is folded.
+        character = chr(code)
+        mark = unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me")
+        mark = mark and code != 0x345
+        self[code] = found = None if mark else character
+        return found
+
+
 class _Characters(dict[int, str | None]):
     """What each character becomes, found out when it is first met."""
 
@@ -59,14 +71,16 @@ class _Characters(dict[int, str | None]):
         if character in LETTERS:
             return LETTERS[character]
         category = unicodedata.category(character)
-        if category in ("Mn", "Me", "Cf"):  # accents; soft hyphens, zero-width characters, byte-order marks
+        if category in ("Mn", "Me", "Cf") or unicodedata.combining(
+            character
+        ):  # accents; soft hyphens, zero-width characters, byte-order marks
             return None
         if category == "Nd":
             return str(unicodedata.decimal(character))
         return character if category[0] in "LNM" else " "
 
 
-_CHARACTERS = _Characters()
+_MARKS, _CHARACTERS = _Marks(), _Characters()
 
 
 def fold(text: str) -> str:
@@ -84,6 +98,7 @@ def fold(text: str) -> str:
         return text.lower()
     for _ in range(2):
         text = html.unescape(ENDLESS.sub(" ", _without_markup(text)))
+    text = text.translate(_MARKS)
     for _ in range(2):  # folding a case can leave a form that has parts, and parts a letter that has a case
         text = unicodedata.normalize("NFKD", text.translate(ACCENTS)).casefold()
     text = unicodedata.normalize("NFKD", text).translate(_CHARACTERS)

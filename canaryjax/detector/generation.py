@@ -53,7 +53,7 @@ def generate_site(folder: Path, secrets: Path, sizes: Sizes, allow_throwaway: bo
         not read back as its id (SD-12).
     """
     refuse_manifest(folder)
-    throwaway = (folder / MARKER).exists()
+    throwaway = os.path.lexists(folder / MARKER)
     if throwaway and not allow_throwaway:
         raise UserError(
             f"expected word lists of your own in {folder}, found throw-away ones that anybody can make; give "

@@ -11,18 +11,20 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from canaryjax.detector.derive import negative_id, static_id
 from canaryjax.detector.design import NONCE_BYTES, Part, Sizes, deal
+from canaryjax.detector.new_file import create_file
 from canaryjax.detector.secret import Secrets
 from canaryjax.detector.shapes import Shapes
 from canaryjax.detector.spec import format_id, parse_id
 from canaryjax.detector.vocabulary import LISTS, SHAPES_FILE, Vocabulary
 from canaryjax.errors import UserError
-from canaryjax.runlog.files import create_file, read_json
+from canaryjax.runlog.files import read_json
 
 SCHEMA, COMMITMENT_SCHEMA = "canaryjax.manifest/1", "canaryjax.commitment/1"
 MANIFEST, COMMITMENT = "manifest.json", "commitment.json"
@@ -175,12 +177,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def refuse_manifest(folder: Path) -> None:
     """Raises a UserError where the folder has a manifest: another deal after publication would undo the commitment."""
-    for name in (MANIFEST, COMMITMENT):
-        if os.path.lexists(folder / name):
-            raise UserError(
-                f"expected no {name} in {folder}, found one; a site is dealt once: use another folder, or remove the "
-                "file if nothing of it was published"
-            )
+    there = [name for name in (MANIFEST, COMMITMENT) if os.path.lexists(folder / name)]
+    if len(there) == 1:
+        raise _half_made(folder, there[0])
+    if there:
+        raise UserError(
+            f"expected no {MANIFEST} in {folder}, found one; a site is dealt once: use another folder, or remove it "
+            f"and {COMMITMENT} if nothing of it was published"
+        )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -192,7 +196,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     refuse_manifest(folder)
     create_file(folder / MANIFEST, encode_manifest(manifest), 0o600)
     commitment = {"schema": COMMITMENT_SCHEMA, "sha256_of_manifest": manifest.commitment, "made": manifest.made}
-    create_file(folder / COMMITMENT, (json.dumps(commitment, indent=1) + "\n").encode(), 0o644)
+    try:
+        create_file(folder / COMMITMENT, (json.dumps(commitment, indent=1) + "\n").encode(), 0o644)
+    except BaseException:  # a full disk, a stop: half a site is none
+        (folder / MANIFEST).unlink()
+        raise
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -211,7 +219,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise _edited(f"its SHA-256 is not the one in {COMMITMENT}")
     try:
         manifest = _parse(value)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise _edited("it is not in the form that generate writes") from None
     if encode_manifest(manifest) != data:
         raise _edited("it is not in the form that generate writes")
@@ -222,6 +230,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _versioned(folder: Path, name: str, schema: str) -> dict[str, Any]:
     if not (folder / name).is_file():
+        there = [other for other in (MANIFEST, COMMITMENT) if other != name and os.path.lexists(folder / other)]
+        if there:
+            raise _half_made(folder, there[0])
         raise UserError(
             f"expected {name} in {folder}, found none; name the folder that canaryjax detector generate wrote, or "
             "restore the file"
@@ -240,13 +251,28 @@ def _parse(value: dict[str, Any]) -> Manifest:
     expected = {*SECRETS, *(f"{name}.txt" for name in LISTS), SHAPES_FILE}
     if len(nonce) != NONCE_BYTES or set(fingerprints) != expected:
         raise ValueError
+    datetime.fromisoformat(value["made"])
+    texts = [text for text in fingerprints.values() if text is not None]
+    if not isinstance(value["throwaway"], bool) or not all(isinstance(text, str) for text in texts):
+        raise TypeError
     entries = tuple(
         Entry(row["position"], Part(*(row[name] for name in Part.__annotations__)), parse_id(row["id"]))
         for row in value["entries"]
     )
     if [entry.position for entry in entries] != list(range(len(entries))):
         raise ValueError
+    # A 1.0 or true would be equal to the 1 that it stands for, and be shown as what it is.
+    if not all(type(number) is int for entry in entries for number in (entry.position, entry.part.occurrences)):
+        raise TypeError
     return Manifest(value["made"], value["throwaway"], nonce, Sizes(**value["sizes"]), fingerprints, entries)
+
+
+def _half_made(folder: Path, there: str) -> UserError:
+    other = COMMITMENT if there == MANIFEST else MANIFEST
+    return UserError(
+        f"expected {MANIFEST} and {COMMITMENT} in {folder}, found {there} without {other}; restore {other} from a "
+        f"copy, or, if generate was stopped before its end and nothing was published, remove {there} and generate again"
+    )
 
 
 def _edited(what: str) -> UserError:

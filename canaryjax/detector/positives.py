@@ -1,12 +1,13 @@
 """Famous facts, the third population: how much this model recalls of what it surely read, asked in the same way."""
 
 import itertools
+import os
 from pathlib import Path
 from typing import Any
 
 from canaryjax.detector.fold import fold
+from canaryjax.detector.own_file import read_yaml
 from canaryjax.detector.records import FIELDS, Fact
-from canaryjax.detector.yaml_file import read_yaml
 from canaryjax.errors import UserError
 
 NAME = "positives.yaml"
@@ -28,7 +29,7 @@ def read_positives(folder: Path) -> tuple[Fact, ...]:
     Raises:
       UserError: The file is not such a list; the entry is named by its number, never by its words.
     """
-    path = folder / NAME if (folder / NAME).exists() else SHIPPED
+    path = folder / NAME if os.path.lexists(folder / NAME) else SHIPPED
     entries = read_yaml(path, "a list of famous facts")
     if not isinstance(entries, list) or not entries:
         raise UserError(f"expected a list of famous facts in {path}, found none; write one entry a fact")

@@ -7,9 +7,9 @@ from pathlib import Path
 from canaryjax.detector.design import Part
 from canaryjax.detector.generation import Generated
 from canaryjax.detector.manifest import Manifest
+from canaryjax.detector.new_file import create_file
 from canaryjax.detector.sentence import render
 from canaryjax.detector.spec import format_id
-from canaryjax.runlog.files import create_file
 
 PLACES = {
     None: "on pages of the site",

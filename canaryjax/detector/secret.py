@@ -8,12 +8,14 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from canaryjax.detector.new_file import create_files
+from canaryjax.detector.own_file import open_own
 from canaryjax.errors import UserError
-from canaryjax.runlog.files import create_file, make_folder
 
 SEED = "seed"
 CONTROL_SEED = "control_seed"
 EDGE_SECRET = "edge_secret"
+MOST_BYTES = 4096  # of the file
 LEAST_BYTES = 16  # 128 bits where every byte counts; `make_secrets` writes 64 hex digits
 FINGERPRINT = b"canaryjax-canary/1/fingerprint"
 
@@ -71,7 +73,7 @@ def read_secrets(folder: str | Path) -> Secrets:
     """
     root = Path(folder)
     found = {name: _read(root / name) for name in (SEED, CONTROL_SEED)}
-    edge = _read(root / EDGE_SECRET) if (root / EDGE_SECRET).exists() else None
+    edge = _read(root / EDGE_SECRET) if os.path.lexists(root / EDGE_SECRET) else None
     named = [*found.items(), *([(EDGE_SECRET, edge)] if edge is not None else [])]
     for i, (name, secret) in enumerate(named):
         for other, earlier in named[:i]:
@@ -85,9 +87,9 @@ def read_secrets(folder: str | Path) -> Secrets:
 
 def _read(path: Path) -> Secret:
     try:
-        with path.open("rb") as file:
+        with open_own(path) as file:
             status = os.fstat(file.fileno())
-            content = file.read(65_536)
+            content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise UserError(
             f"expected a secret in {path}, found {error.strerror or 'no file'}; `canaryjax detector secrets` writes one"
@@ -96,6 +98,11 @@ def _read(path: Path) -> Secret:
         raise UserError(
             f"expected a file that only its owner may read, found mode {stat.S_IMODE(status.st_mode):04o} of {path}; "
             f"run chmod 600 on it, and replace the secret if others may have seen it"
+        )
+    if len(content) > MOST_BYTES:
+        raise UserError(
+            f"expected a secret of at most {MOST_BYTES} bytes in {path}, found more; "
+            "`canaryjax detector secrets` writes one"
         )
     key = content.strip()
     if len(key) < LEAST_BYTES:
@@ -123,6 +130,4 @@ def make_secrets(folder: str | Path) -> None:
             f"expected no secrets in {root}, found {', '.join(there)}; a published site is lost without its secrets, "
             "so name another folder or move them away"
         )
-    make_folder(root, 0o700)
-    for name in names:
-        create_file(root / name, f"{randomness.token_hex(32)}\n".encode(), 0o600)
+    create_files(root, {name: f"{randomness.token_hex(32)}\n".encode() for name in names}, 0o600)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from canaryjax.detector.fold import fold
+from canaryjax.detector.own_file import read_yaml
 from canaryjax.detector.records import FIELDS, Field, ProbeKind
-from canaryjax.detector.yaml_file import read_yaml
 from canaryjax.errors import UserError
 
 # Fields that each question supplies; it asks for one or more of the others (SD-16, SD-17).
@@ -63,7 +63,7 @@ def read_shapes(path: str | Path) -> Shapes:
     content = read_yaml(Path(path), "sentence shapes")
     if not isinstance(content, dict):
         raise UserError(f"expected sentence shapes in {path}, found no keys; correct the file")
-    unknown = sorted(set(content) - set(KEYS))
+    unknown = set(content) - set(KEYS)
     missing = [key for key in KEYS if key not in content]
     if unknown or missing:
         raise UserError(

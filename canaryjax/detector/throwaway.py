@@ -1,5 +1,6 @@
 """Throw-away word lists and shapes, for tests and the demo: made of syllables, public, never to be published."""
 
+import os
 import random
 from itertools import product
 from pathlib import Path
@@ -7,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from canaryjax.detector.new_file import create_files
 from canaryjax.detector.spec import LIST_SIZE
 from canaryjax.errors import UserError
-from canaryjax.runlog.files import make_folder
 
 MARKER = "THROWAWAY"
 ARCHIVES = 512
@@ -60,14 +61,13 @@ def make_site_lists(folder: str | Path, seed: int) -> None:
     root = Path(folder)
     lists = _lists(seed)
     names = [*(f"{field}.txt" for field in lists), "shapes.yaml", MARKER]
-    there = [name for name in names if (root / name).exists()]
+    there = [name for name in names if os.path.lexists(root / name)]
     if there:
         raise UserError(f"expected none of the site's files in {root}, found {', '.join(there)}; name another folder")
-    make_folder(root)
-    for field, entries in lists.items():
-        (root / f"{field}.txt").write_text("\n".join(entries) + "\n", encoding="utf-8")
-    (root / "shapes.yaml").write_text(yaml.safe_dump(SHAPES, sort_keys=False, width=200), encoding="utf-8")
-    (root / MARKER).write_text("Made-up words and public shapes, for tests and the demo: never publish them.\n")
+    texts = {MARKER: "Made-up words and public shapes, for tests and the demo: never publish them.\n"}  # the first
+    texts |= {f"{field}.txt": "\n".join(entries) + "\n" for field, entries in lists.items()}
+    texts["shapes.yaml"] = yaml.safe_dump(SHAPES, sort_keys=False, width=200)
+    create_files(root, {name: text.encode() for name, text in texts.items()}, 0o644)
 
 
 def _lists(seed: int) -> dict[str, list[str]]:

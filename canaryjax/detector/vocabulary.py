@@ -1,11 +1,13 @@
 """The site's word lists: read, checked, never shown."""
 
 import math
+import os
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
 from canaryjax.detector.fold import fold, spellings
+from canaryjax.detector.own_file import read_text
 from canaryjax.detector.records import Field
 from canaryjax.detector.shapes import NAME, Shapes, read_shapes
 from canaryjax.detector.spec import ARCHIVE_SIZES, LIST_SIZE
@@ -76,16 +78,7 @@ def read_vocabulary(folder: str | Path) -> Vocabulary:
 
 
 def _read_list(path: Path, field: Field) -> tuple[str, ...]:
-    text = None
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        reason = ""
-    except OSError as error:
-        reason = error.strerror or "no file"
-    except UnicodeDecodeError:
-        reason = "other bytes than UTF-8"
-    if text is None:  # raised out here, as a decoding error would carry the file's bytes along
-        raise UserError(f"expected a word list in {path}, found {reason}; write one entry a line, in UTF-8")
+    text = read_text(path, "a word list", "write one entry a line, in UTF-8")
     lines = [line.strip() for line in text.rstrip().split("\n")]
     for number, line in enumerate(lines, 1):
         _check_entry(f"line {number} of {path}", line)
@@ -156,7 +149,7 @@ def _check_inside(root: Path, owners: dict[str, tuple[Field, int]], phrase: str,
 def _check_shapes(root: Path, owners: dict[str, tuple[Field, int]], vocabulary: Vocabulary, shapes: Shapes) -> None:
     public = {" ".join(text.split()) for key in ("sentences", "famous") for text in SHAPES[key]}
     for where, text in shapes.texts():
-        if text in public and not (root / MARKER).exists():
+        if text in public and not os.path.lexists(root / MARKER):
             raise UserError(
                 f"expected shapes of the site's own, found a public one in {where} of {root / SHAPES_FILE}; write "
                 "other sentences, as anybody may look for those that ship with canaryjax"

@@ -86,44 +86,6 @@ def replacing(path: Path) -> Iterator[Any]:
         raise
 
 
-def create_file(path: Path, data: bytes, mode: int) -> None:
-    """Makes a file that was not there, with these permissions from its first moment; none where it cannot be whole.
-
-    Raises:
-      UserError: The file is there already, and is not overwritten; or its folder is not.
-    """
-    check_creatable(path)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-    except BaseException:
-        os.unlink(path)
-        raise
-
-
-def check_creatable(path: Path) -> None:
-    """Raises the `UserError` of `create_file`, for where something else must happen before the file is written."""
-    if os.path.lexists(path):
-        raise UserError(f"expected no file {path}, found one; nothing is overwritten: give another")
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"expected an existing folder for {path}, found none; make it first")
-
-
-def make_folder(path: Path, mode: int = 0o777) -> None:
-    """Makes a folder where there is none, and those above it.
-
-    Raises:
-      UserError: A file is in its place.
-    """
-    try:
-        path.mkdir(mode, parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"expected a folder {path}, found a file in its place; name another") from None
-
-
 def read_json(path: Path) -> Any:
     """A JSON file, or a `UserError` that names it and where it is malformed."""
     try:

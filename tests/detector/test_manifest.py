@@ -109,7 +109,7 @@ def test_the_manifest_is_for_its_owner_alone(folder):
 @pytest.mark.parametrize("kept", ["manifest.json", "commitment.json"])
 def test_a_site_is_dealt_once(tmp_path, made, kept):
     (tmp_path / kept).write_text("published")
-    with pytest.raises(UserError, match=f"expected no {kept} in .*, found one; a site is dealt once"):
+    with pytest.raises(UserError, match=f"found {kept} without "):
         write_manifest(tmp_path, made)
     assert [path.name for path in tmp_path.iterdir()] == [kept]
     assert (tmp_path / kept).read_text() == "published"
@@ -197,7 +197,7 @@ def test_a_missing_or_broken_file_is_named(folder, name):
     with pytest.raises(UserError, match=f"expected valid JSON in .*{name}"):
         read_manifest(folder)
     (folder / name).unlink()
-    with pytest.raises(UserError, match=f"expected {name} in .*, found none"):
+    with pytest.raises(UserError, match=f"found .* without {name}; restore {name} from a copy"):
         read_manifest(folder)
 
 
@@ -249,3 +249,20 @@ def test_shared_ids_are_named_by_key():
     refuse_shared_ids([("site-000", 5), ("negative-001", 6)])
     with pytest.raises(UserError, match="found one id for site-000 and negative-001"):
         refuse_shared_ids([("site-000", 5), ("site-002", 6), ("negative-001", 5)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: value | {"made": 17},
+        lambda value: value | {"made": "yesterday"},
+        lambda value: value | {"throwaway": "no"},
+        lambda value: value | {"fingerprints": value["fingerprints"] | {"seed": 17}},
+        lambda value: value["entries"][1].update(position=True),
+        lambda value: value["entries"][1].update(occurrences=float(value["entries"][1]["occurrences"])),
+    ],
+)
+def test_a_value_of_another_type_is_refused_though_it_is_committed_to(folder, change):
+    edit(folder, change, commit=True)
+    with pytest.raises(UserError, match="it is not in the form that generate writes"):
+        read_manifest(folder)

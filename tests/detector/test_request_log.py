@@ -1,11 +1,14 @@
 """The request log's reader: whole lines are read, all else is counted, and a count says how far it can be trusted."""
 
+import bz2
+import gzip
 import json
+import lzma
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from canaryjax.detector.edge.request_log import read_request_log, stamp_of
+from canaryjax.detector.edge.request_log import LONGEST_LINE, read_request_log, stamp_of
 from canaryjax.errors import UserError
 
 START = datetime(2031, 3, 10, 7, 0, tzinfo=UTC)
@@ -201,3 +204,18 @@ def test_a_missing_log_is_an_error_of_the_user(tmp_path):
         read_request_log(tmp_path / "none.jsonl")
     with pytest.raises(UserError, match="Is a directory"):
         read_request_log(tmp_path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_log_is_refused(tmp_path, pack):
+    """Its bytes are torn lines without a row: every id would be a stranger's."""
+    path = tmp_path / "requests.jsonl.gz"
+    path.write_bytes(pack(row(0).encode()))
+    with pytest.raises(UserError, match=r"found .*requests\.jsonl\.gz compressed; unpack it first"):
+        read_request_log(path, NOW)
+
+
+def test_a_line_without_end_is_read_in_pieces(read):
+    log = read(row(0), b"q" * (2 * LONGEST_LINE + 7), row(2))
+    assert [one.time for one in log.rows] == [at(0), at(2)]
+    assert log.torn == 3

@@ -252,6 +252,6 @@ def test_a_mistake_is_one_line_and_status_2(root, tmp_path):
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert done.stderr == (
-        "canaryjax: error: expected a readable file nowhere.txt, found: No such file or directory; check the path\n"
+        "canaryjax: error: expected to read nowhere.txt, found: No such file or directory; check the path\n"
     )
     assert done.stdout == ""

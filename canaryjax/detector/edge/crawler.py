@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from canaryjax.detector.edge.request_log import RequestRow
-from canaryjax.detector.yaml_file import read_yaml
+from canaryjax.detector.own_file import read_yaml
 from canaryjax.errors import UserError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -189,7 +189,7 @@ def read_crawlers(path: str | Path) -> tuple[Crawler, ...]:
       UserError: A file that cannot be read, an unknown key, a vendor without agents, or a range or domain that is
         malformed or would hold everybody.
     """
-    found = read_yaml(Path(path), "vendors and their crawlers")
+    found = read_yaml(Path(path), "vendors' crawlers")
     if not isinstance(found, dict) or not found:
         raise UserError(f"expected vendors, each with {', '.join(KEYS)}, in {path}, found none; see `read_crawlers`")
     return tuple(_crawler(str(vendor), entry, f"{vendor!s} in {path}") for vendor, entry in found.items())

@@ -21,6 +21,8 @@ from canaryjax.errors import UserError
 
 # How far an honest clock may be ahead of ours; a row beyond it shows that the clocks differ.
 CLOCK_TOLERANCE = timedelta(minutes=2)
+LONGEST_LINE = 2**20  # bytes; an edge's row has some hundreds, and a file without newlines would fill the memory
+PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")  # how compressed files begin
 ROW_START = b'{"time":'  # cannot stand inside a row: there, quotes are escaped
 
 
@@ -166,7 +168,7 @@ def read_request_log(path: str | Path, now: datetime | None = None) -> RequestLo
       now: The reader's clock; None is the present.
 
     Raises:
-      UserError: The file cannot be read.
+      UserError: The file cannot be read, or is compressed.
     """
     rows: list[RequestRow] = []
     gaps: list[tuple[datetime | None, int]] = []  # latest time above a torn line, rows above it
@@ -175,7 +177,9 @@ def read_request_log(path: str | Path, now: datetime | None = None) -> RequestLo
     unordered, most_behind = 0, timedelta(0)
     try:
         with open(path, "rb") as file:
-            for line in file:
+            if file.peek(8).startswith(PACKED):
+                raise UserError(f"expected a request log in plain text, found {path} compressed; unpack it first")
+            while line := file.readline(LONGEST_LINE):
                 row, whole = _parse(line)
                 if not whole:
                     gaps.append((latest, len(rows)))

@@ -1,6 +1,7 @@
 """What an edge needs beside its secret: word lists and shapes, whose crawlers there are, where a sentence goes."""
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from canaryjax.errors import UserError
 
 MARKER = "<!--edition-->"
 DAY = 86_400  # seconds
+LONGEST_WINDOW = 36_600 * DAY
+HEADER = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")  # in lower case
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,11 +40,12 @@ class EdgeSettings:
     def __post_init__(self) -> None:
         if not self.marker.strip() or not self.marker.isascii():
             raise UserError(f"expected a marker in ASCII, found {self.marker!r}; write a comment such as {MARKER}")
-        if self.window_seconds < 1:
-            raise UserError(f"expected a window of 1 second or more, found {self.window_seconds}; correct it")
-        # A browser's `Headers.get` throws for any other name, and with it every request of the worker would fail.
-        if self.ip_header is not None and not re.fullmatch("[!#$%&'*+.^_`|~0-9a-z-]+", self.ip_header):
-            raise UserError(f"expected a header's name in ASCII without blanks, found {self.ip_header!r}; correct it")
+        if not 1 <= self.window_seconds <= LONGEST_WINDOW:  # a larger number is none that JavaScript's dates can hold
+            raise UserError(
+                f"expected a window of 1 to {LONGEST_WINDOW} seconds, found {self.window_seconds}; correct it"
+            )
+        if self.ip_header is not None and not HEADER.fullmatch(self.ip_header):  # JavaScript fails on any other
+            raise UserError(f"expected the name of a header, found {self.ip_header!r}; write one such as x-real-ip")
 
     def __repr__(self) -> str:
         return "EdgeSettings(...)"
@@ -55,7 +59,7 @@ def read_edge_settings(
     Other arguments as `EdgeSettings`. Raises UserError as the readers of these files do.
     """
     folder = Path(site)
-    crawlers = read_crawlers(folder / "crawlers.yaml") if (folder / "crawlers.yaml").exists() else ()
+    crawlers = read_crawlers(folder / "crawlers.yaml") if os.path.lexists(folder / "crawlers.yaml") else ()
     agents = tuple((agent, crawler.vendor) for crawler in crawlers for agent in crawler.agents)
     header = None if ip_header is None else ip_header.lower()
     vocabulary, shapes = read_vocabulary(folder), read_shapes(folder / SHAPES_FILE)
