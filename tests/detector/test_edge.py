@@ -342,6 +342,51 @@ def test_bad_settings_are_refused_without_a_word_of_them(worker):
     assert "Given" not in worker.refused[2]
 
 
+BAD = {
+    "archive": [None, "x" * 64, ["x"] * 63, ["x"] * 8, [7] * 64],
+    "agents": [None, [["bot"]], [["bot", None]], {}],
+    "sentences": [None, [], "x", ["{opening} {given}"], [SHAPES.sentences[0] + "{year}"], [SHAPES.sentences[0], None]],
+    "openings": [None, [], [""]],
+    "window_seconds": [None, 0, -1, 1.5, "7919", 3_162_240_001],
+    "first_year": [None, 999, 10_000, "1701"],
+    "years": [None, 1, 4097, 2.5],
+    "marker": [None, "", "  ", "caf\u00e9", 7],
+    "ip_header": [0, "", "x visitor", "X-Visitor", "caf\u00e9"],
+    "given": [None, ["x"] * 4095, ["x"] * 4095 + [None]],
+}
+GOOD = {
+    "archive": [["x"] * 16, ["x"] * 4096],
+    "agents": [[]],
+    "window_seconds": [1, 3_162_240_000],
+    "years": [2, 4096],
+    "ip_header": [None, "x-real_ip"],
+}
+
+
+def with_setting(key, value):
+    """Settings with one key of another value; None leaves it out."""
+    kept = {name: old for name, old in json.loads(edge_json(SETTINGS)).items() if name != key}
+    return {"CANARY_EDGE_SECRET": KEY, "CANARY_SITE": kept if value is None else kept | {key: value}}
+
+
+def test_settings_that_python_does_not_write_are_refused_when_they_are_read():
+    bad = [(key, with_setting(key, value)) for key, values in BAD.items() for value in values]
+    found = run_node(refused=[one for _, one in bad]).refused
+    for (key, _), said in zip(bad, found, strict=True):
+        assert said is not None, key
+        assert f" of {key} in CANARY_SITE, found other; write it anew" in said
+    good = [with_setting(key, value) for key, values in GOOD.items() for value in values if value is not None]
+    good.append({"CANARY_EDGE_SECRET": KEY, "CANARY_SITE": json.loads(edge_json(SETTINGS)) | {"ip_header": None}})
+    assert run_node(refused=good).refused == [None] * 9
+
+
+@pytest.mark.parametrize("secret", [None, "", " \n"])
+def test_an_edge_secret_that_is_none_is_refused(secret):
+    site = edge_json(SETTINGS)
+    (said,) = run_node(refused=[{"CANARY_EDGE_SECRET": secret, "CANARY_SITE": site}]).refused
+    assert said == "expected the edge secret in CANARY_EDGE_SECRET, found none"
+
+
 ANSWERS = {
     "page": visit(MARKED, status=200, answer={"content-type": "Text/HTML; charset=utf-8", "etag": '"a"', "x-own": "b"}),
     "xhtml": visit(MARKED, status=200, answer={"content-type": "application/xhtml+xml", "cache-control": "public"}),

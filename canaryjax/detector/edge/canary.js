@@ -39,6 +39,21 @@ const STALE_HEADERS = [
   "repr-digest",
   "transfer-encoding",
 ];
+const FIELDS = [...LISTS, "archive", "opening", "year"].sort(); // of a sentence
+const LONGEST_WINDOW = 36_600 * 86_400; // seconds
+// What each setting is, in words and as a check: the bounds that its Python readers keep.
+const SETTINGS = {
+  ...Object.fromEntries(LISTS.map((list) => [list, [`${LIST_SIZE} entries`, isList]])),
+  archive: ["16 to 4096 entries, a power of two,", (v) => texts(v) && whole(Math.log2(v.length), 4, 12)],
+  first_year: ["a year, 1000 to 9999,", (v) => whole(v, 1000, 9999)],
+  years: ["a number, 2 to 4096,", (v) => whole(v, 2, 4096)],
+  openings: ["texts", texts],
+  sentences: ["texts with each field once", (v) => texts(v) && v.every(hasFields)],
+  agents: ["pairs of texts", (v) => Array.isArray(v) && v.every((pair) => texts(pair) && pair.length === 2)],
+  marker: ["ASCII text", (v) => texts([v]) && v.trim() !== "" && /^[\x00-\x7f]*$/.test(v)],
+  window_seconds: [`a whole number, 1 to ${LONGEST_WINDOW},`, (v) => whole(v, 1, LONGEST_WINDOW)],
+  ip_header: ["null or a header's name", (v) => v === null || (texts([v]) && /^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(v))],
+};
 const BODY_END = /<\/body[\t\n\f\r />]/gi;
 const PLAIN = /^[A-Za-z0-9\-._~]$/;
 const KEPT = /^[A-Za-z0-9\-._~/!$&'()*+,;=:@]$/;
@@ -150,18 +165,37 @@ export function canonicalPath(pathname) {
 
 let latest = { source: null, site: null }; // parsing the lists takes longer than stamping a page
 
-/** The settings of an env, parsed and checked. */
+/** The settings of an env, parsed and checked: what would fail at some request, or stamp nonsense, fails here. */
 export function readSite(env) {
   const source = env.CANARY_SITE;
-  if (!env.CANARY_EDGE_SECRET) throw new Error("expected the edge secret in CANARY_EDGE_SECRET, found none");
+  if (!String(env.CANARY_EDGE_SECRET ?? "").trim()) {
+    throw new Error("expected the edge secret in CANARY_EDGE_SECRET, found none");
+  }
   if (latest.source === source && source) return latest.site;
   const site = typeof source === "string" ? parsed(source) : source;
   if (site?.version !== 1) throw new Error("expected settings of version 1 in CANARY_SITE; write them anew");
-  for (const list of LISTS) {
-    if (site[list]?.length !== LIST_SIZE) throw new Error(`expected ${LIST_SIZE} entries of ${list} in CANARY_SITE`);
+  for (const [key, [wanted, holds]] of Object.entries(SETTINGS)) {
+    if (!holds(site[key])) throw new Error(`expected ${wanted} of ${key} in CANARY_SITE, found other; write it anew`);
   }
   latest = { source, site };
   return site;
+}
+
+function texts(value) {
+  return Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string" && one !== "");
+}
+
+function isList(value) {
+  return texts(value) && value.length === LIST_SIZE;
+}
+
+function whole(value, low, high) {
+  return Number.isInteger(value) && low <= value && value <= high;
+}
+
+function hasFields(shape) {
+  const found = Array.from(shape.matchAll(/\{([a-z]+)\}/g), ([, field]) => field);
+  return String(found.sort()) === String(FIELDS);
 }
 
 function parsed(text) {
