@@ -158,7 +158,9 @@ def wire(one):
 
 
 def run_node(module=MODULE, **vectors):
-    nothing = {name: [] for name in ("ids", "labels", "paths", "texts", "visits", "responses", "refused", "sites")}
+    nothing = {
+        name: [] for name in ("ids", "labels", "paths", "texts", "visits", "responses", "refused", "sites", "streams")
+    }
     env = vectors.pop("env", None) or {"CANARY_EDGE_SECRET": f"{KEY}\n", "CANARY_SITE": edge_json(SETTINGS)}
     node = shutil.which("node")
     if node is None:
@@ -396,9 +398,10 @@ ANSWERS = {
     "no type": visit(MARKED, status=200, answer={}),
     "posted": visit(MARKED, method="POST", status=200, answer={"content-type": "text/html"}),
     "too large": visit(MARKED + b" " * 2**23, status=200, answer={"content-type": "text/html", "etag": '"d"'}),
+    "at the limit": visit(MARKED + b" " * (2**23 - len(MARKED)), status=200, answer={"content-type": "text/html"}),
     "log broken": visit(MARKED, status=200, broken=True, answer={"content-type": "text/html", "etag": '"e"'}),
 }
-STAMPED = ("page", "xhtml")
+STAMPED = ("page", "xhtml", "at the limit")
 
 
 @pytest.fixture(scope="module")
@@ -470,6 +473,32 @@ def test_answers_go_out_alike(answers, tmp_path, name):
         row = json.loads(line)
         assert (row["id"] is not None) == (row["tier"] is not None) == (name in STAMPED)
         assert (row["page_status"], row["vendor"]) == (ANSWERS[name]["status"], "example")
+
+
+def stream(parts, size, **more):
+    return wire(visit(b"", answer={"content-type": "text/html", "etag": '"f"'}, parts=parts, size=size, **more))
+
+
+def test_a_stream_beyond_the_limit_is_let_go_before_its_end():
+    """It is never held as a whole: a page without end would fill the worker's memory, and its reader wait for ever."""
+    (found,) = run_node(streams=[stream(23, 2**20)]).streams
+    assert 9 <= found["held"] <= 10  # 8 MiB, the part that is more, and one on its way
+    assert found["made"] == 23
+    assert found["sha256"] == hashlib.sha256(b"".join(bytes([i]) * 2**20 for i in range(23))).hexdigest()
+    assert dict(found["headers"]) == {"content-type": "text/html", "etag": '"f"'}
+    assert [(row["id"], row["page_status"]) for row in map(json.loads, found["lines"])] == [(None, 200)]
+
+
+def test_a_reader_that_leaves_ends_the_stream_that_was_let_go():
+    (found,) = run_node(streams=[stream(23, 2**20, cancels=True)]).streams
+    assert found["cancelled"]
+    assert found["made"] <= 10
+
+
+def test_a_page_that_breaks_while_it_is_held_is_logged():
+    (found,) = run_node(streams=[stream(5, 7, fails=3)]).streams
+    assert found["error"] == "broken page"
+    assert [(row["id"], row["page_status"]) for row in map(json.loads, found["lines"])] == [(None, 500)]
 
 
 def golden_site(archive, first_year, years, shapes, openings):

@@ -116,7 +116,7 @@ export async function stampPage(html, request, env, now = Date.now()) {
 
 /**
  * Stamps an answer if it is a page, and logs it whatever it is. `log` takes the row; the answer waits for it, and a page
- * whose row cannot be logged goes out as it came.
+ * whose row cannot be logged goes out as it came, as does one above 8 MiB, which is not held to its end.
  */
 export async function stampResponse(request, response, env, log, now = Date.now()) {
   const site = readSite(env);
@@ -124,10 +124,16 @@ export async function stampResponse(request, response, env, log, now = Date.now(
     await logged(log, plainRow(request, site, response.status, now));
     return response;
   }
-  const original = new Uint8Array(await response.clone().arrayBuffer());
+  let original;
+  try {
+    original = await held(response.clone().body);
+  } catch (error) {
+    await logged(log, plainRow(request, site, 500, now)); // nothing went out yet: the edge answers with its own error
+    throw error;
+  }
   const { html, row } =
-    original.length > LARGEST_PAGE
-      ? { html: original, row: plainRow(request, site, response.status, now) }
+    original === null
+      ? { html: null, row: plainRow(request, site, response.status, now) }
       : await stampPage(original, request, env, now);
   // A sentence goes out only if the log has its row: a hit without a row would prove nothing.
   if (!(await logged(log, row)) || row.id === null) return response;
@@ -137,6 +143,23 @@ export async function stampResponse(request, response, env, log, now = Date.now(
   headers.set("cache-control", "private, no-store");
   headers.set("content-length", String(html.length));
   return new Response(html, { status: response.status, statusText: response.statusText, headers });
+}
+
+/** A body's bytes; null where they are more than a page has, and then the rest stays unread. */
+async function held(body) {
+  const reader = body?.getReader();
+  const parts = [];
+  for (let length = 0; reader; ) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    length += value.length;
+    if (length > LARGEST_PAGE) {
+      reader.cancel().catch(() => {}); // not awaited: it ends when the answer that this is a copy of does
+      return null;
+    }
+  }
+  return joined(...parts);
 }
 
 /** A row as a line of the log. */
