@@ -41,10 +41,12 @@ def secret(site):
     return read_secrets(site / "secrets").edge_secret
 
 
-def application(*messages):
+def application(*messages, failure=None):
     async def app(scope, receive, send):
         for message in messages:
             await send(dict(message))
+        if failure is not None:
+            raise failure
 
     return app
 
@@ -218,16 +220,49 @@ def test_a_page_goes_out_unstamped_where_its_row_cannot_be_written(settings, sec
     assert "secret-place" not in caplog.text
 
 
-def test_an_application_that_fails_before_its_page_is_whole_sends_nothing(settings, secret, tmp_path):
-    async def app(scope, receive, send):
-        await send(start(HTML))
-        await send({"type": "http.response.body", "body": b"<body>", "more_body": True})
-        raise RuntimeError("broken page")
+PAGE_BEGUN = (start(HTML), {"type": "http.response.body", "body": b"<body>", "more_body": True})
+TEXT = start((b"content-type", b"text/plain"))
 
-    stamper = StampMiddleware(app, settings, secret, tmp_path / "log")
+
+@pytest.mark.parametrize(
+    ("messages", "sent", "status"),
+    [
+        (PAGE_BEGUN, 0, 500),  # nothing has gone out, so the server sends its own answer
+        (PAGE_BEGUN[:1], 0, 500),
+        ((), 0, 500),
+        ((TEXT, PAGE_BEGUN[1]), 2, 200),
+        ((start(HTML), *body(b"<body></body>")), 2, 200),
+    ],
+    ids=["page held", "page begun", "nothing", "text begun", "page sent"],
+)
+@pytest.mark.parametrize("failure", [RuntimeError("broken page"), asyncio.CancelledError(), None])
+def test_a_request_is_logged_once_where_the_application_fails(
+    settings, secret, tmp_path, messages, sent, status, failure
+):
+    went = []
+
+    async def send(message):
+        went.append(message)
+
+    async def main():
+        stamper = StampMiddleware(
+            application(*messages, failure=failure), settings, secret, tmp_path / "log", lambda: NOW
+        )
+        await asyncio.gather(stamper(scope_of(), None, send), return_exceptions=True)
+
+    asyncio.run(main())
+    assert len(went) == sent
+    rows = [json.loads(line) for line in (tmp_path / "log").read_bytes().splitlines()]
+    assert [(row["page_status"], row["vendor"], row["path"]) for row in rows] == [(status, "example", "/a")]
+    assert (rows[0]["id"] is not None) == (messages[-1:] == tuple(body(b"<body></body>")))
+
+
+def test_an_application_that_fails_before_its_page_is_whole_sends_nothing(settings, secret, tmp_path):
+    stamper = StampMiddleware(
+        application(*PAGE_BEGUN, failure=RuntimeError("broken page")), settings, secret, tmp_path / "log"
+    )
     with pytest.raises(RuntimeError, match="broken page"):
         ask(stamper, scope_of())
-    assert (tmp_path / "log").read_bytes() == b""
 
 
 def test_what_is_logged_is_read_back_and_joins_its_id(settings, secret, tmp_path):

@@ -49,7 +49,8 @@ class StampMiddleware:
       app: The application.
       settings: As `read_edge_settings` gives them.
       edge_secret: Of `read_secrets`; None is refused.
-      request_log: File that a line is appended to for each request, before its answer goes out.
+      request_log: File that a line is appended to for each request, before its answer goes out; also for one that the
+        application fails on before that.
       clock: Milliseconds since 1970.
 
     Raises:
@@ -81,7 +82,10 @@ class StampMiddleware:
             return
         extensions = {name: value for name, value in (scope.get("extensions") or {}).items() if name not in BYPASSES}
         answer = _Answer(self, _visit(scope, self._settings, self._clock()), scope["method"], send)
-        await self._app({**scope, "extensions": extensions}, receive, answer.send)
+        try:
+            await self._app({**scope, "extensions": extensions}, receive, answer.send)
+        finally:
+            answer.end()
 
     def stamped(self, visit: Visit, page: bytes) -> bytes | None:
         """The page for a visit, logged; None where it is not stamped, and then it is not logged."""
@@ -112,6 +116,7 @@ class _Answer:
         self._stamper, self._visit, self._method, self._send = stamper, visit, method, send
         self._start: Message | None = None  # of a page that is held
         self._body = bytearray()
+        self._logged = False
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
@@ -122,12 +127,18 @@ class _Answer:
         else:
             await self._send(message)
 
+    def end(self) -> None:
+        """Logs a request that nothing was sent for: the application failed first, so the server answers with a 500."""
+        if not self._logged:
+            self._stamper.log_plain(self._visit, 500)
+
     async def _begin(self, message: Message) -> None:
         headers = message.get("headers") or ()
         kind, encoding = (header(headers, name) or "" for name in (b"content-type", b"content-encoding"))
         if is_page(self._method, message["status"], kind, encoding):
             self._start = message
             return
+        self._logged = True
         self._stamper.log_plain(self._visit, message["status"])
         await self._send(message)
 
@@ -140,6 +151,7 @@ class _Answer:
         assert start is not None
         page = bytes(self._body)
         changed = None if len(page) > LARGEST_PAGE else self._stamper.stamped(self._visit, page)
+        self._logged = True
         if changed is None:
             self._stamper.log_plain(self._visit, start["status"])
         else:
