@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -31,7 +32,7 @@ from canaryjax.detector.edge.stamp import (
     log_row,
     stamped,
 )
-from canaryjax.detector.secret import Secret
+from canaryjax.detector.secret import Secret, make_secrets, read_secrets
 from canaryjax.detector.sentence import fact_of, render
 from canaryjax.detector.shapes import Shapes
 from canaryjax.detector.throwaway import make_site_lists
@@ -382,11 +383,33 @@ def test_settings_that_python_does_not_write_are_refused_when_they_are_read():
     assert run_node(refused=good).refused == [None] * 9
 
 
-@pytest.mark.parametrize("secret", [None, "", " \n"])
-def test_an_edge_secret_that_is_none_is_refused(secret):
-    site = edge_json(SETTINGS)
-    (said,) = run_node(refused=[{"CANARY_EDGE_SECRET": secret, "CANARY_SITE": site}]).refused
-    assert said == "expected the edge secret in CANARY_EDGE_SECRET, found none"
+SECRETS = {
+    "none": (None, "found none"),
+    "empty": ("", "found none"),
+    "blank": (" \n", "found none"),
+    "15": ("k" * 15 + "\n" * 7, "found another text"),
+    "16": ("\t\x0b " + "k" * 16 + "\r\n\x0c", None),
+    "4096": ("k" * 4096, None),
+    "4097": ("k" * 4096 + "\n", "found another text"),
+    "accent": ("\u00e9" * 17, "found another text"),
+    "blank within": ("k" * 8 + " " + "k" * 8, "found another text"),
+    "no-break space": ("\u00a0" + "k" * 17, "found another text"),
+    "delete": ("k" * 17 + "\x7f", "found another text"),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_the_worker_takes_the_secrets_that_python_takes(tmp_path, name):
+    secret, wrong = SECRETS[name]
+    (said,) = run_node(refused=[{"CANARY_EDGE_SECRET": secret, "CANARY_SITE": edge_json(SETTINGS)}]).refused
+    assert (said is None) == (wrong is None)
+    assert wrong is None or wrong in said
+    assert "kkk" not in (said or "")
+    if secret is not None:
+        make_secrets(tmp_path)
+        (tmp_path / "edge_secret").write_bytes(secret.encode())
+        with contextlib.nullcontext() if wrong is None else pytest.raises(UserError):
+            read_secrets(tmp_path)
 
 
 ANSWERS = {

@@ -23,6 +23,8 @@ const LISTS = ["given", "surname", "place", "event"]; // 12 bits each, the highe
 const LIST_SIZE = 4096;
 const HTML_TYPES = ["text/html", "application/xhtml+xml"];
 const LARGEST_PAGE = 8 * 2 ** 20; // bytes; a larger one is no page of prose
+const SECRET = /^[\t-\r ]*[\x21-\x7e]{16,}[\t-\r ]*$/;
+const LONGEST_SECRET = 4096;
 const LONGEST_PATH = 2048;
 const LONGEST_AGENT = 512;
 // What a stamped answer must not keep: it is made for one visitor, and is not what the site computed these for.
@@ -191,9 +193,7 @@ let latest = { source: null, site: null }; // parsing the lists takes longer tha
 /** The settings of an env, parsed and checked: what would fail at some request, or stamp nonsense, fails here. */
 export function readSite(env) {
   const source = env.CANARY_SITE;
-  if (!String(env.CANARY_EDGE_SECRET ?? "").trim()) {
-    throw new Error("expected the edge secret in CANARY_EDGE_SECRET, found none");
-  }
+  checkSecret(env.CANARY_EDGE_SECRET);
   if (latest.source === source && source) return latest.site;
   const site = typeof source === "string" ? parsed(source) : source;
   if (site?.version !== 1) throw new Error("expected settings of version 1 in CANARY_SITE; write them anew");
@@ -202,6 +202,14 @@ export function readSite(env) {
   }
   latest = { source, site };
   return site;
+}
+
+/** As Python checks the file edge_secret: a key that it refuses would give ids that it cannot check. */
+function checkSecret(secret) {
+  const text = String(secret ?? "");
+  if (SECRET.test(text) && text.length <= LONGEST_SECRET) return;
+  const found = text.trim() ? "another text" : "none";
+  throw new Error(`expected the edge secret in CANARY_EDGE_SECRET, 16 or more ASCII characters, found ${found}`);
 }
 
 function texts(value) {
