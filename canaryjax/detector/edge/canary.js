@@ -45,7 +45,7 @@ const FIELDS = [...LISTS, "archive", "opening", "year"].sort(); // of a sentence
 const LONGEST_WINDOW = 36_600 * 86_400; // seconds
 // What each setting is, in words and as a check: the bounds that its Python readers keep.
 const SETTINGS = {
-  ...Object.fromEntries(LISTS.map((list) => [list, [`${LIST_SIZE} entries`, isList]])),
+  ...Object.fromEntries(LISTS.map((l) => [l, [`${LIST_SIZE} entries`, (v) => texts(v) && v.length === LIST_SIZE]])),
   archive: ["16 to 4096 entries, a power of two,", (v) => texts(v) && whole(Math.log2(v.length), 4, 12)],
   first_year: ["a year, 1000 to 9999,", (v) => whole(v, 1000, 9999)],
   years: ["a number, 2 to 4096,", (v) => whole(v, 2, 4096)],
@@ -214,10 +214,6 @@ function checkSecret(secret) {
 
 function texts(value) {
   return Array.isArray(value) && value.length > 0 && value.every((one) => typeof one === "string" && one !== "");
-}
-
-function isList(value) {
-  return texts(value) && value.length === LIST_SIZE;
 }
 
 function whole(value, low, high) {
