@@ -15,8 +15,8 @@ def read_address(url: str) -> tuple[str, str]:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        parts = host = port = None
-    if parts is None or parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        parts, host, port = urlsplit(""), None, None
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
         raise UserError("expected model.base_url like https://host/v1, found another form; correct it")
     if parts.username is not None or parts.password is not None:
         raise UserError("expected model.base_url without a name or password in it; give keys by the environment only")

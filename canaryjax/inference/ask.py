@@ -144,7 +144,8 @@ def _conversation(messages: list | None, tokenizer: TextTokenizer) -> str:
         role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
         if isinstance(content, list):  # the form in parts, of which text is the one kind that a text model reads
             parts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-            content = "".join(parts) if len(parts) == len(content) and all(isinstance(p, str) for p in parts) else None
+            texts_of_parts = [part for part in parts if isinstance(part, str)]
+            content = "".join(texts_of_parts) if len(texts_of_parts) == len(content) else None
         if not isinstance(role, str) or not isinstance(content, str):
             raise Refusal(400, "expected messages of a role and a text; correct them", param="messages")
         texts.append({"role": role, "content": content})

@@ -33,7 +33,7 @@ class Section:
 def tier_sections(report: Mapping[str, Any]) -> list[Section]:
     """One table per tier, a row per group; tiers in the order of the records, unknown ones after them."""
     groups = report.get("groups") or ()
-    names = [tier for tier in TIERS if any(group.get("tier") == tier for group in groups)]
+    names: list[str] = [tier for tier in TIERS if any(group.get("tier") == tier for group in groups)]
     names += sorted({str(group.get("tier") or "tier not recorded") for group in groups} - set(names))
     return [
         _section(tier, [group for group in groups if (group.get("tier") or "tier not recorded") == tier])
@@ -138,7 +138,8 @@ def _test(test: Mapping[str, Any]) -> str:
     if test.get("p") is None:
         return p_words(test)
     holm = f"; after Holm {number(test['holm_p'])}" if test.get("holm_p") is not None else ""
-    held = {True: "at most", False: "above"}.get(test.get("below_alpha"), "not held against")
+    below = test.get("below_alpha")
+    held = "not held against" if below is None else "at most" if below else "above"
     alpha = f"; {held} the alpha of this look, {number(test['alpha'], 4)}" if test.get("alpha") is not None else ""
     return f"{p_words(test)}{holm}{alpha}; {number(test.get('n'))} sentences"
 

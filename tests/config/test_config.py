@@ -11,6 +11,7 @@ from pydantic import BaseModel
 import canaryjax
 from canaryjax.audit.training import policy_settings, reward_settings
 from canaryjax.config import AuditConfig, config_hash, load_config, validate_config
+from canaryjax.config.detector import DetectorConfig
 from canaryjax.config.detector_file import load_detector_config
 from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS
 from canaryjax.config.policy import GRPOConfig, PPOConfig
@@ -48,7 +49,7 @@ def attributes_read() -> set[str]:
 
 def test_every_field_is_read_somewhere():
     read = attributes_read()
-    fields = leaf_fields(AuditConfig)
+    fields = leaf_fields(AuditConfig) + leaf_fields(DetectorConfig)
     assert {"policy.num_generations", "policy.ppo_epochs", "policy.adaptive_kl.horizon"} <= set(fields)
     assert [path for path in fields if path.rsplit(".", 1)[-1] not in read] == []
 

@@ -9,12 +9,12 @@ from canaryjax.report import judge
 from canaryjax.report.text import number
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "benchmarks" / "results" / "paper_embedded"
+RESULTS = ROOT / "benchmarks" / "results"
 ARMS = ("compliant", "violating")
 
 
-def committed(name):
-    return json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+def committed(name, sweep="paper_embedded"):
+    return json.loads((RESULTS / sweep / f"{name}.json").read_text("utf-8"))
 
 
 def told(name):
@@ -72,9 +72,32 @@ def test_the_textual_baseline_in_the_readme():
     assert f"recall {area(report['memorisation']['detection'])}" in row
 
 
-def test_the_sweep_holds_the_same_numbers():
-    cells = {cell["name"]: cell["found"] for cell in committed("sweep")["cells"]}
+def test_figure_three_in_the_readme():
+    (row,) = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith("| sweep `fig")]
+    sweep = committed("sweep", "figure3")
+    assert sweep["counts"]["done"] == len(sweep["cells"]) == 8
+    assert f"(seed {sweep['common']['study']['seed']})" in row
+    panels = {panel["letter"]: panel for panel in sweep["panels"]}
+    assert list(panels) == ["A", "B", "C"]
+    means = {
+        letter: [number(level["arms"]["violating"]["mean"]) for level in panel["levels"]]
+        for letter, panel in panels.items()
+    }
+    assert [level["arms"]["violating"]["n"] for panel in panels.values() for level in panel["levels"]] == [20] * 10
+    assert "signature {}, emoji {}, punctuation {} nats".format(*means["A"]) in row
+    assert f"by rate 0, 1, 10, 30, 50 %: {', '.join(means['B'])} nats" in row
+    assert f"PPO {means['C'][1]} nats" in row
+    areas = {cell["name"]: cell["found"]["auroc"] for cell in sweep["cells"]}
+    by_rate = [areas[level["cell"]] for level in panels["B"]["levels"]]
+    assert f"AUROC {', '.join(f'{area:.2f}' for area in by_rate)};" in row
+    assert f"(Kruskal-Wallis p = {panels['A']['test']['result']['p_value']:.3f})" in row
+    assert f"p = {panels['B']['test']['permuted']['p_value']:.4f} by permutation" in row
+
+
+@pytest.mark.parametrize("sweep", ["paper_embedded", "figure3"])
+def test_the_sweep_holds_the_same_numbers(sweep):
+    cells = {cell["name"]: cell["found"] for cell in committed("sweep", sweep)["cells"]}
     for name, found in cells.items():
-        report = committed(name)
+        report = committed(name, sweep)
         assert found["auroc"] == report["detection"]["auroc"]
         assert [found["arms"][arm]["scores"] for arm in ARMS] == [report["arms"][arm]["scores"] for arm in ARMS]
