@@ -93,6 +93,7 @@ def test_standardised_log_probs_of_a_model_here():
     # Oracle: the token's own log-prob by `score`, its law by SciPy from the logits.
     import canaryjax as cj
     from canaryjax.detector.membership import standardised_logps
+    from canaryjax.inference.api import _logits
     from canaryjax.inference.request import encode_prompts
 
     model = cj.load_model("embedded")
@@ -104,3 +105,6 @@ def test_standardised_log_probs_of_a_model_here():
     spread = np.sqrt((np.exp(law) * law**2).sum(axis=1) - mean**2)
     (found,) = standardised_logps(model, [text])
     assert found == pytest.approx((own - mean) / spread, abs=1e-3)  # float32 logits
+    before = _logits._cache_size()
+    standardised_logps(model, ["a text", text + " and then of some more", text + " and then of some more" * 3])
+    assert _logits._cache_size() == before  # all share the program of the first
