@@ -128,8 +128,8 @@ def _method(
         "threshold": cut.threshold,
         "rule": None
         if cut.threshold is None
-        else f"above number {cut.rank} of {len(floor)} negatives, the least first; of new negatives at most "
-        f"{NEW_NEGATIVES_ABOVE:.0%} lie there",
+        else f"above number {cut.rank} of {len(floor)} negatives, the least first; of new negatives "
+        f"{cut.expected_fpr:.1%} lie there on average",
         "expected_fpr": cut.expected_fpr,
         "n": len(planted),
         "negatives": len(floor),

@@ -41,6 +41,7 @@ def test_threshold_is_the_largest_of_twenty_negatives():
     assert found["flagged"] == {"ladder 100": {"n": 3, "k": 1}, "ladder 1": {"n": 4, "k": 1}}
     assert (found["n"], found["negatives"], found["share"], found["reason"]) == (7, 20, 0.2, None)
     assert found["rule"].startswith("above number 20 of 20 negatives")
+    assert found["rule"].endswith("of new negatives 4.8% lie there on average")
 
 
 def test_area_and_p_are_those_of_ranks():
