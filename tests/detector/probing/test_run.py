@@ -100,10 +100,14 @@ def test_failures_are_counted_and_asked_again(world, tmp_path):
     assert (calls["planned"], calls["answered"], calls["failed"]) == (375, 364, 11)
     assert calls["failures"] == {"status 503": 11}
     assert any("11 of 375 calls have no answer (11: status 503); --resume" in text for text in report["warnings"])
+    assert report["look"]["number"] == 1
     again = world.backend(config)
     report = world.run(config, again, tmp_path / "run", resume=True)
     assert set(again.asked) == failing
     assert (report["calls"]["answered"], report["calls"]["failed"], report["calls"]["failures"]) == (375, 0, {})
+    # Whoever asks on because of what the first report said looks twice; to weigh the same answers anew is no look.
+    assert report["look"]["number"] == 2
+    assert world.run(config, again, tmp_path / "run", resume=True)["look"]["number"] == 2
 
 
 def test_a_finished_run_is_weighed_anew_without_a_call(world, tmp_path):
