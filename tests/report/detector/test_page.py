@@ -68,7 +68,7 @@ def test_page_holds_every_section_figure_and_number(made, folder_of):
         "By the field rule two separate answers each hold 2 fields",
         "The site's pages are all of one kind.",
         "The request log holds 2 torn lines.",
-        "Prior: verified crawlers of the maker fetched each of the pages.",
+        "Prior 50 %: verified crawlers of the maker fetched each of the pages.",
         "SmolLM2-135M-Instruct (local)",
         "0a1b2c3d4e5f",
         "1,620 of 1,620",

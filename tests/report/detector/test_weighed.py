@@ -131,7 +131,7 @@ def test_a_posterior_and_its_reason_stand_in_their_tier(risen):
     assert ladder.table.rows[0][-1] == "above 99.9\u00a0%"
     assert ladder.table.rows[-1][-1].endswith("pessimistic by\nconstruction")
     assert (
-        "Prior: verified crawlers of the maker fetched pages; which of them hold the group is not known."
+        "Prior 30\u00a0%: verified crawlers of the maker fetched pages; which of them hold the group is not known."
         in ladder.notes
     )
 
