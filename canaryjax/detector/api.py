@@ -211,6 +211,8 @@ class ApiBackend:
             return Failure(request.key, "answer without a choice")
         message = choices[0].message
         text = message.content or getattr(message, "refusal", None) or ""
+        if not isinstance(text, str):  # the client does not hold an answer against its own types
+            return Failure(request.key, "answer that is no text")
         return Reply(request.key, text, str(choices[0].finish_reason), *_usage(outcome))
 
     async def _complete(self, session: _Session, text: str, most: int) -> Any:

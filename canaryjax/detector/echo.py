@@ -33,6 +33,15 @@ def read_echo(answer: Any, text: str, most: int) -> np.ndarray:
     Raises:
       EchoFault: They do not cover the text, or hold something else than log-probs.
     """
+    try:
+        return _read(answer, text, most)
+    except EchoFault:
+        raise
+    except (TypeError, ValueError, AttributeError):  # their words may be the text's
+        raise EchoFault("the endpoint gives log-probs of another form") from None
+
+
+def _read(answer: Any, text: str, most: int) -> np.ndarray:
     choices = getattr(answer, "choices", None)
     if not choices:
         raise EchoFault("the endpoint gives no completion")
@@ -42,8 +51,8 @@ def read_echo(answer: Any, text: str, most: int) -> np.ndarray:
         raise EchoFault("the endpoint gives no log-probs")
     if not _letters(choices[0].text or "").startswith(_letters(text)):
         raise EchoFault("the endpoint ignores echo: its answer does not begin with the prompt")
-    written = getattr(getattr(answer, "usage", None), "completion_tokens", most)
-    n = _prompt_tokens(tokens, text, written)
+    written = getattr(getattr(answer, "usage", None), "completion_tokens", None)
+    n = _prompt_tokens(tokens, text, most if written is None else written)
     if n is None:
         raise EchoFault("the endpoint's tokens do not cover the prompt")
     return _checked(logps[1:n])

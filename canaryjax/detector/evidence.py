@@ -37,7 +37,7 @@ def weigh(
       targets: All that were to be asked about.
       answers: All that came, scored; a target without any counts nowhere but among the unanswered.
       config: Declared before the run.
-      look: Which run against this model it is, from 1.
+      look: Which look at this model it is, from 1.
       log: What the request log says; None without one.
       logps: By target's key, log-probs in nats of its sentence's tokens after the first; None where the backend gives
         none.

@@ -33,7 +33,7 @@ class Session:
       label: Of the model.
       capabilities: What a preflight found.
       crawlers: Of `check_crawlers`.
-      look: Which run against the model it is, from 1.
+      look: Which look at the model it is, from 1.
       started, finished: UTC, ISO 8601.
     """
 
@@ -145,7 +145,8 @@ def _warnings(session: Session, planned: int, failures: Mapping[str, int], store
     if failures:
         reasons = ", ".join(f"{number}: {reason}" for reason, number in failures.items())
         texts.append(
-            f"{sum(failures.values())} of {planned} calls have no answer ({reasons}); --resume asks them again."
+            f"{sum(failures.values())} of {planned} calls have no answer ({reasons}); --resume asks them again, as a "
+            "further look."
         )
     if session.config.model.backend == "api":
         whole = " and, for their log-probs, whole sentences" if store.means("logp") else ""

@@ -1,4 +1,4 @@
-"""The list of runs against each model, beside the site: it says which look at a model a run is."""
+"""The list of looks at each model, beside the site: it says which look at a model a run is."""
 
 import json
 import os
@@ -16,14 +16,14 @@ LEDGER = "looks.jsonl"
 
 
 def take_look(folder: Path, run: str, model: str, begun: str) -> int:
-    """Which run against a model this is, from 1; writes it down the first time that the run asks.
+    """Which look at a model this is, from 1; writes it down the first time that it is asked for.
 
     A run counts once it has begun, whether it ends or not: whoever could stop and forget a run that looks dull would
-    look without paying for it.
+    look without paying for it. It counts once more where it goes on after it was reported.
 
     Args:
       folder: The site's.
-      run: Names the run, at random.
+      run: Names the run, and the part of it that ends in a report, at random.
       model: The backend's label.
       begun: UTC, ISO 8601.
 

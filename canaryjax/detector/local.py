@@ -17,6 +17,7 @@ class LocalBackend:
     """Asks a loaded model in batches of few shapes.
 
     Attributes:
+      model: As it was loaded.
       label: The model's name.
       why_no_logps: Why log-probs of texts are not given; None where they are.
     """
@@ -30,7 +31,7 @@ class LocalBackend:
             raise UserError("expected a model with a tokenizer, found none; put its tokenizer.json beside the weights")
         if probing.prompt_format == "chat" and model.tokenizer.chat_template is None:
             raise UserError("expected a model with a chat template, found none; set probing.prompt_format=plain")
-        self._model, self._tokenizer = model, model.tokenizer
+        self.model, self._tokenizer = model, model.tokenizer
         self._size, self._chat = config.concurrency, probing.prompt_format == "chat"
         self.label = f"{model.name} (local)"
         self.model_name = model.name
@@ -52,7 +53,7 @@ class LocalBackend:
             for start in range(0, len(group), self._size):
                 asked, rows = zip(*group[start : start + self._size], strict=True)
                 seeds, longest = [request.seed for request in asked], [most] * len(rows)
-                found = continue_rows(self._model, rows, seeds, self._size, longest, temperature)
+                found = continue_rows(self.model, rows, seeds, self._size, longest, temperature)
                 for request, ids, completion in zip(asked, rows, found, strict=True):
                     finish = "stop" if completion.finished else "length"
                     yield Reply(request.key, completion.text or "", finish, len(ids), len(completion.ids))
@@ -67,7 +68,7 @@ class LocalBackend:
         ids = self._encode(text)
         if ids is None or len(ids) < 2:
             return None
-        logps = rank_row(self._model, ids)[0].astype(np.float64)
+        logps = rank_row(self.model, ids)[0].astype(np.float64)
         return np.minimum(logps, 0.0) if np.isfinite(logps).all() else None
 
     def _prompt(self, request: Request) -> str:

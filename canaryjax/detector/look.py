@@ -19,7 +19,7 @@ def look_alpha(look: int, alpha: float) -> float:
     (0.0304, 0.0076)
     """
     if look < 1:
-        raise UserError(f"expected a look from 1, found {look}; count this run among the runs against the model")
+        raise UserError(f"expected a look from 1, found {look}; count this run among the looks at the model")
     return 6 * alpha / (math.pi * look) ** 2
 
 

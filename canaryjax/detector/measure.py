@@ -36,7 +36,7 @@ def find_measures(backend: Backend, capabilities: Capabilities) -> dict[str, Mea
 
 def _standardised(backend: LocalBackend, text: str) -> np.ndarray | None:
     try:
-        return standardised_logps(backend._model, [text])[0]
+        return standardised_logps(backend.model, [text])[0]
     except UserError:  # a text that the vocabulary cannot write: the message would show it
         return None
 

@@ -56,11 +56,14 @@ def standardised_logps(model: "LoadedModel", texts: Sequence[str]) -> list[np.nd
       UserError: As `cj.logits`.
     """
     from canaryjax.inference.api import logits
+    from canaryjax.inference.batch import LEAST_CONTEXT, step
+    from canaryjax.inference.packing import pad
     from canaryjax.inference.request import encode_prompts
 
     found = []
     for ids in encode_prompts(model, list(texts)):  # one at a time: a text's whole law is large
-        found.append(standardise(logits(model, [ids])[0], ids))
+        padded, _ = pad([ids], step(len(ids), LEAST_CONTEXT))  # all sentences share one program
+        found.append(standardise(logits(model, list(padded))[0][: len(ids)], ids))
     return found
 
 
@@ -125,8 +128,8 @@ def _method(
         "threshold": cut.threshold,
         "rule": None
         if cut.threshold is None
-        else f"above number {cut.rank} of {len(floor)} negatives, the least first; of new negatives at most "
-        f"{NEW_NEGATIVES_ABOVE:.0%} lie there",
+        else f"above number {cut.rank} of {len(floor)} negatives, the least first; of new negatives "
+        f"{cut.expected_fpr:.1%} lie there on average",
         "expected_fpr": cut.expected_fpr,
         "n": len(planted),
         "negatives": len(floor),

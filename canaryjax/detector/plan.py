@@ -50,14 +50,16 @@ def plan_run(config: DetectorConfig, calls: list[Call], answered: int = 0, spent
     """
     left = max(0, len(calls) - answered)
     characters = sum(len(call.request.system) + len(call.request.prompt) for call in calls) / max(1, len(calls))
-    tokens_in = math.ceil(left * (characters / CHARACTERS_A_TOKEN + FRAME_TOKENS))
-    tokens_out = left * config.probing.max_tokens
+    scored = _scored(config, calls)
+    # A sentence is shorter than the system prompt with a question; one token may be written beside its echo.
+    tokens_in = math.ceil((left + scored) * (characters / CHARACTERS_A_TOKEN + FRAME_TOKENS))
+    tokens_out = left * config.probing.max_tokens + scored
     prices = config.model.price_in, config.model.price_out
     read, written = spent[0] + tokens_in, spent[1] + tokens_out
     return Plan(
         calls=left,
         answered=answered,
-        scored=_scored(config, calls),
+        scored=scored,
         seconds=_seconds(config, left),
         tokens_in=tokens_in,
         tokens_out=tokens_out,

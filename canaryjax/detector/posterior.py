@@ -48,7 +48,7 @@ def normalised(hits: int, n: int, controls: Controls) -> dict[str, Any]:
 def hit_ratios(controls: Controls) -> tuple[float, float]:
     """Likelihood ratios of a single hit and a single miss with Jeffreys-smoothed control rates plugged in.
 
-    They show what one answer weighs. The posterior does not multiply them: it integrates over both rates.
+    They show what one sentence weighs. The posterior does not multiply them: it integrates over both rates.
 
     >>> [round(ratio, 3) for ratio in hit_ratios(Controls(0, 20, 5, 8))]
     [25.667, 0.398]

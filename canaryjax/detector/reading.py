@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 FRESH = (
-    "No tier stands above the floor. For a site that is days old this is what is expected: the baseline that later "
+    "No tier can be told from the floor. For a site that is days old this is what is expected: the baseline that later "
     "runs, on a fixed schedule, are compared with. It does not show that the site was not trained on."
 )
 ONCE = (
@@ -79,19 +79,19 @@ def _cohorts(
     if "linked" in above and "sitemap" in asked and "sitemap" not in above:
         if contrast is not None and _at_most(contrast["holm_p"], alpha):
             texts.append(
-                "Linked pages score, above the sitemap-only pages too, and those do not: the crawler followed links "
-                "and passed the sitemap over."
+                "Linked pages stand above the floor and show more than sitemap-only ones do, which are not told from "
+                "it: so it looks where a crawler follows links and passes the sitemap over."
             )
         else:
             texts.append(
-                "Linked pages stand above the floor and sitemap-only pages do not, but the difference between the two "
-                "may be chance: whether the crawler reads the sitemap is open."
+                "Linked pages stand above the floor and sitemap-only pages are not told from it, but the difference "
+                "between the two may be chance: whether the crawler reads the sitemap is open."
             )
     if "sitemap" in above:
-        texts.append("Sitemap-only pages stand above the floor: the crawler reads the sitemap.")
+        texts.append("Sitemap-only pages stand above the floor: whoever collected them reads the sitemap.")
     if "honeypot" in above:
         texts.append(
-            "Honeypot pages stand above the floor: the crawler followed an invisible link to pages that robots.txt "
+            "Honeypot pages stand above the floor: a crawler followed an invisible link to pages that robots.txt "
             "forbids. The request log has the rows of whoever fetched them."
         )
     return texts

@@ -49,7 +49,7 @@ class Target:
       cohort: Of a canary on a page of a cohort.
       id: 48 bits; None for a positive.
       fact: Its six fields.
-      log_row: Of an edge tier: the request that it was made for, as the request log names it.
+      log_row: Of an edge tier: the time of the request that it was made for, as the request log has it.
     """
 
     key: str

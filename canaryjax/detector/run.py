@@ -92,8 +92,11 @@ def run_probes(
         calls = make_calls(config, site, backend.label)
         _refuse_other_calls(calls, store)
         started = store.note("started", _now())
-        name = store.note("run", secrets.token_hex(8))
-        look = take_look(Path(config.site.folder), name, backend.label, started)
+        run_name = store.note("run", secrets.token_hex(8))
+        if len(store.answered()) < len(calls):
+            _reopen(store)
+        name = store.note("look", f"{run_name}/{secrets.token_hex(4)}")
+        look = take_look(Path(config.site.folder), name, backend.label, _now())
         _ask(calls, site, backend, store, progress)
         if not store.answered():
             reasons = "; ".join(f"{number} times {reason}" for reason, number in store.failures().items())
@@ -142,14 +145,22 @@ def _refuse_other_calls(calls: Sequence[Call], store: Store) -> None:
         )
 
 
+def _reopen(store: Store) -> None:
+    """Takes back the end of a run that goes on after it was reported: further answers are a further look at the model.
+
+    A run without an open call keeps its end, so a request log that is read again later can be found complete.
+    """
+    if "finished" in store.about():
+        store.forget("look")
+        store.forget("finished")  # last: a kill between the two gives no look away
+
+
 def _ask(calls: Sequence[Call], site: Site, backend: Backend, store: Store, progress: Progress) -> None:
     """Asks whatever has no answer; each answer is scored, kept and forgotten before the next is looked at."""
     answered = store.answered()
     waiting = {call.request.key: call for call in calls if call.request.key not in answered}
     requests = [call.request for call in waiting.values()]
     progress.stage("asking", total=len(calls), done=len(answered))
-    if waiting:  # else the run ended when it did: a request log that is read again later can then be found complete
-        store.forget("finished")
     failed = 0
     # Closed at once when the run is stopped, so that nothing more is sent.
     outcomes = cast(Generator[Reply | Failure, None, None], backend.answers(requests))

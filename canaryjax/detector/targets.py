@@ -59,7 +59,7 @@ def make_targets(config: DetectorConfig) -> Site:
 
     Returns:
       The site with its targets. Of an edge tier there is one target for each id that was served with content; its
-      `occurrences` is how often that was, whoever asked, and its `log_row` is the time and path of the first request.
+      `occurrences` is how often that was, whoever asked, and its `log_row` is the time of the first request.
 
     Raises:
       UserError: A part is missing, changed or of another site; fewer negatives than asked for; one id for two targets.
@@ -119,8 +119,9 @@ def _edge(log: RequestLog, secrets: Secrets, fact: Callable[[int], Fact]) -> lis
         first = min(rows, key=lambda row: row.time)
         tier: Tier = "vendor" if first.tier == "vendor" else "window"
         # Keyed by the id, which stays the same in a log that has grown or was sorted since.
-        key, name = f"{tier}-{format_id(id)}", f"{stamp_of(first.time)}|{first.path}"
-        targets.append(Target(key, "canary", tier, len(rows), None, id, fact(id), name))
+        key = f"{tier}-{format_id(id)}"
+        # Not its path too, which may tell what site it is: with the id the time is enough to find the row.
+        targets.append(Target(key, "canary", tier, len(rows), None, id, fact(id), stamp_of(first.time)))
     return targets
 
 

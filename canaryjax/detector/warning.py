@@ -100,7 +100,7 @@ def _gaps(verdicts: Sequence[Verdict]) -> list[str]:
     if min(mean.values()) > 0 and max(mean.values()) > (1 + UNEVEN) * min(mean.values()):
         texts.append(
             f"Canaries have {mean['canary']:.3g} answers a target and negatives {mean['negative']:.3g}: more answers "
-            "are more chances to be a hit. Resume the run until all calls are answered."
+            "are more chances to be a hit. Resume the run, as a further look, until all calls are answered."
         )
     return texts
 

@@ -31,7 +31,8 @@ def membership_table(report: Mapping[str, Any]) -> Table | None:
     told = [(name, own.get("reason") or own.get("rule")) for name, own in every]
     caption = (
         "Score of a whole sentence: mean log-probability (nats) of its least likely tokens, standardised in "
-        "Min-K%++ by the model's own law; higher means seen. Brackets: interval of the AUROC."
+        "Min-K%++ by the model's own law; higher means seen. Brackets: interval of the AUROC. A signal beside "
+        "the tests: its p is not corrected and decides nothing."
     )
     caption = " ".join([caption, *(f"{name}: {text}." for name, text in told if text)])
     return Table(rows, ("", *(name for name, _ in found)), caption, numeric=False)

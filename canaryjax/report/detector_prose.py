@@ -66,32 +66,37 @@ def worth(report: Mapping[str, Any]) -> str:
     level = percent(report.get("level"))
     return (
         f"Brackets are {level} intervals: Wilson's of a rate, Newcombe's of the excess over the floor. p is Fisher's, "
-        "one-sided, against the never-published; Holm is the same corrected for all groups. What famous facts set the "
-        "ceiling of is counted by the field rule throughout: normalised is (rate - floor) / (ceiling - floor); the "
-        "Bayes factor is how many times likelier these hits are of sentences that were trained on than of others, with "
-        "the uncertainty of both control rates integrated out; prior and Bayes factor give the posterior, the "
-        "probability that the group was trained on."
+        "one-sided, against the never-published; Holm is the same corrected for all secondary tests. What famous facts "
+        "set the ceiling of is counted by the field rule throughout: normalised is (rate - floor) / (ceiling - floor); "
+        "the Bayes factor is how many times likelier these hits are at the ceiling's rate than at the floor's, with "
+        "the uncertainty of both integrated out; prior and Bayes factor give the posterior, the probability that the "
+        "group was trained on if what was trained on is recalled as famous facts are."
     )
 
 
 def detector_sure(report: Mapping[str, Any]) -> list[str]:
     """What the uncertainty is made of, and how the schedule of looks spends alpha."""
-    n_negative, n_positive = (pick(report, f"populations.{key}.n") for key in ("negative", "positive"))
+    floor, ceiling = _control(report, "negative"), _control(report, "positive")
     texts = [
         "Each sentence is one observation: its several answers never count as separate evidence. The primary test was "
         "named before the run; everything else is secondary.",
         "The tests score how much of a sentence is recalled, in bits, before the rule makes hits of it; the chart "
         "counts hits. Rungs and roles were dealt by lot: p is the share of all lots with as much.",
-        f"Floor and ceiling are measured, too: on {number(n_negative)} and {number(n_positive)} targets. A rate of the "
-        f"floor cannot be told from 0 below {_step(n_negative)}, nor the ceiling from 1 within {_step(n_positive)}.",
+        f"Floor and ceiling are measured, too, by the field rule: a floor of {floor}, a ceiling of {ceiling}.",
         "Looking again and again would turn up something in the end; so each look at a model may spend only its part "
-        "of alpha, and all parts together stay within it.",
+        "of alpha, and all parts together stay within it. The secondary tests, corrected among themselves, are held "
+        "against the same part once more.",
     ]
     return texts
 
 
-def _step(n: Any) -> str:
-    return percent(1 / n, 1) if whole(n) else "any rate (there are none)"
+def _control(report: Mapping[str, Any], population: str) -> str:
+    """Hits of a control by the field rule, and the rates that they leave open."""
+    own = pick(report, f"populations.{population}", {})
+    rate = pick(own, "field_rule.rate")
+    if not whole(own.get("n")) or not brackets(rate):
+        return "nothing, since there are none"
+    return f"{number(pick(own, 'field_rule.hits'))} of {number(own['n'])} may be anything in {brackets(rate)}"
 
 
 def detector_limits(report: Mapping[str, Any]) -> list[str]:

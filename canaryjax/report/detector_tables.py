@@ -17,16 +17,19 @@ POPULATIONS = {
     "negative": "negatives: never published (floor)",
     "positive": "positives: famous facts (ceiling)",
 }
+# For a terminal of 80 columns: two numbers a cell, and of priors only what the notes say.
+NARROW_HEAD = ("", "hits", "rate\nexcess", "p\nHolm", "field rule\nnormalised", "Bayes factor\nposterior")
 PESSIMISTIC = "pessimistic by\nconstruction"
 LINES = "lines"  # kind of a table whose cells keep their line breaks
 
 
 @dataclass(frozen=True)
 class Section:
-    """A tier's table, its heading and what its empty cells and numbers need said."""
+    """A tier's table, its heading and what its empty cells and numbers need said; `narrow` has fewer columns."""
 
     title: str
     table: Table
+    narrow: Table
     notes: Sequence[str]
 
 
@@ -49,7 +52,8 @@ def _section(tier: str, groups: Sequence[Mapping[str, Any]]) -> Section:
             "Pessimistic by construction: the likelihoods come from famous facts, which are recalled far more easily "
             "than anything that was read once. Of such a group the curve is the finding, not this probability."
         )
-    return Section(TIER_NAMES.get(tier, label(tier)), Table(rows, GROUP_HEAD, kind=LINES), notes)
+    narrow = Table([_narrow_cells(group) for group in groups], NARROW_HEAD, kind=LINES)
+    return Section(TIER_NAMES.get(tier, label(tier)), Table(rows, GROUP_HEAD, kind=LINES), narrow, notes)
 
 
 def _group_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
@@ -75,6 +79,24 @@ def _group_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(cell.replace(MISSING, "none") for cell in cells)
 
 
+def _narrow_cells(group: Mapping[str, Any]) -> tuple[str, ...]:
+    posterior, normal = pick(group, "posterior", {}), pick(group, "normalised.raw")
+    unanswered = group.get("unanswered")
+    cells = (
+        lines(group_row(group), f"{unanswered} unanswered" if unanswered else ""),
+        rate_of(group),
+        f"{estimate(group.get('rate'))}\n{estimate(group.get('excess'), sign=True)}",
+        f"{number(group.get('fisher_p'))}\n{number(group.get('holm_p'))}",
+        f"{rate_of({'n': group.get('n'), 'hits': pick(group, 'field_rule.hits')})}\n{number(normal, 2)}",
+        lines(
+            factor(posterior.get("bayes_factor")),
+            chance(posterior.get("probability")),
+            "pessimistic" if posterior.get("pessimistic") else "",
+        ),
+    )
+    return tuple(cell.replace(MISSING, "none") for cell in cells)
+
+
 def _notes(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     """Where priors come from and why cells are empty, each said once with the groups that it holds of."""
     members: dict[str, list[str]] = {}
@@ -95,7 +117,7 @@ def _group_notes(group: Mapping[str, Any]) -> list[str]:
         "Bayes factor and posterior": pick(group, "posterior.reason"),
     }
     source = pick(group, "posterior.prior_source")
-    texts = [f"prior: {source}"] if source else []
+    texts = [f"prior {percent(pick(group, 'posterior.prior'))}: {source}"] if source else []
     by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         if reason:
@@ -104,14 +126,20 @@ def _group_notes(group: Mapping[str, Any]) -> list[str]:
 
 
 def rate_of(record: Mapping[str, Any]) -> str:
+    """Hits of targets."""
     if record.get("hits") is None:
         return MISSING
     return f"{record['hits']} of {number(record.get('n'))}"
 
 
-def _estimate(record: Any, sign: bool = False) -> str:
+def estimate(record: Any, sign: bool = False, between: str = " ") -> str:
+    """A number and its interval."""
     value = pick(record, "estimate")
-    return MISSING if value is None else lines(number(value, 2, sign), brackets(record))
+    return MISSING if value is None else f"{number(value, 2, sign)}{between}{brackets(record)}".rstrip()
+
+
+def _estimate(record: Any, sign: bool = False) -> str:
+    return estimate(record, sign, "\n")
 
 
 def _normalised(record: Mapping[str, Any]) -> str:
@@ -138,8 +166,8 @@ def _test(test: Mapping[str, Any]) -> str:
     if test.get("p") is None:
         return p_words(test)
     holm = f"; after Holm {number(test['holm_p'])}" if test.get("holm_p") is not None else ""
-    below = test.get("below_alpha")
-    held = "not held against" if below is None else "at most" if below else "above"
+    words: dict[Any, str] = {True: "at most", False: "above"}
+    held = words.get(test.get("below_alpha"), "not held against")
     alpha = f"; {held} the alpha of this look, {number(test['alpha'], 4)}" if test.get("alpha") is not None else ""
     return f"{p_words(test)}{holm}{alpha}; {number(test.get('n'))} sentences"
 
@@ -177,6 +205,17 @@ def controls(report: Mapping[str, Any]) -> Table:
     return Table(rows, head, caption, LINES)
 
 
+def narrow_controls(report: Mapping[str, Any]) -> Table:
+    """The same for a terminal of 80 columns."""
+    rows = []
+    for key, name in POPULATIONS.items():
+        own = pick(report, f"populations.{key}", {})
+        fields = {"n": own.get("n"), **pick(own, "field_rule", {})}
+        rates = (text for row in (own, fields) for text in (rate_of(row), estimate(row.get("rate"))))
+        rows.append((name.rpartition(": ")[2], *(text.replace(MISSING, "none") for text in rates)))
+    return Table(rows, ("", "hits", "rate", "field rule", "rate"), kind=LINES)
+
+
 def field_floor(report: Mapping[str, Any]) -> Table | None:
     """How often each field alone stands in an answer whose question did not give it, by population."""
     shares = {key: pick(report, f"populations.{key}.fields", {}) for key in POPULATIONS}
@@ -209,4 +248,4 @@ def cohort_table(report: Mapping[str, Any]) -> Table | None:
 
 def _one_line(rate: Any) -> str:
     reason = pick(rate, "reason") if pick(rate, "estimate") is None else None
-    return _estimate(rate).replace("\n", " ") + (f": {reason}" if reason else "")
+    return estimate(rate) + (f": {reason}" if reason else "")

@@ -25,9 +25,9 @@ def detector_summary(report: Mapping[str, Any]) -> RenderableType:
         _grid("Tests", detector_tables.tests(report)),
     ]
     for tier in detector_tables.tier_sections(report):
-        parts += [_grid(tier.title, tier.table), *(Text(f"• {text}", style="dim") for text in tier.notes)]
+        parts += [_grid(tier.title, tier.narrow), *(Text(f"• {text}", style="dim") for text in tier.notes)]
     parts += [
-        _grid("Floor and ceiling", detector_tables.controls(report)),
+        _grid("Floor and ceiling", detector_tables.narrow_controls(report)),
         _grid("Calls", detector_facts.calls(report)),
     ]
     warnings = [str(text) for text in report.get("warnings") or ()]
@@ -38,10 +38,11 @@ def detector_summary(report: Mapping[str, Any]) -> RenderableType:
 
 def _grid(title: str, table: Table) -> Grid:
     grid = Grid(title=Text(title), title_justify="left", title_style="bold", pad_edge=False, box=None,
-                show_header=bool(table.head))  # fmt: skip
+                padding=(0, 1, 0, 0), show_header=bool(table.head))  # fmt: skip
     for place in range(max(map(len, table.rows), default=len(table.head))):
         name = table.head[place] if table.head else ""
-        grid.add_column(Text(name), justify="right" if table.numeric and place else "left")
+        numbers = table.numeric and place > 0  # they stay whole; names give way
+        grid.add_column(Text(name), justify="right" if numbers else "left", no_wrap=numbers)
     for row in table.rows:
         # Text, not markup: a name such as "[red]" may not colour anything.
         grid.add_row(*(Text(cell) for cell in row))

@@ -47,8 +47,8 @@ def _risen(report: Mapping[str, Any], trend: Mapping[str, Any]) -> Verdict:
         headline += " But the site was fetched during the run: the answers may be retrieved, and not remembered."
     lot = "was decided by lot" if pick(report, "site.commitment") else "is taken as decided by lot (none was recorded)"
     sure = (
-        f"How sure: which sentence stood how often {lot}. Had the site taught the model nothing, a rise as steep would "
-        f"come about in {chance(trend['p'])} of all such lots."
+        f"How sure: which sentence stood how often {lot}. Had that made no difference to the model, a rise as steep "
+        f"would come about in {chance(trend['p'])} of all such lots."
     )
     way = (
         "What it is not: proof of the way. The sentences reached the model; whether by the maker's own crawler, a copy "
@@ -74,7 +74,7 @@ def _unrisen(report: Mapping[str, Any], trend: Mapping[str, Any]) -> Verdict:
             "tests find recall above the never-published floor."
         )
         return Verdict("unshown", headline, (*_secondary(report), *_qualifiers(report), WEAK))
-    headline = f"{_asked(report)} No group of sentences lies above the never-published floor ({weighed})."
+    headline = f"{_asked(report)} No group of sentences can be told from the never-published floor ({weighed})."
     fresh = (
         "Of a site that is days old this is what is expected, and no failure: it is the baseline that later runs, on a "
         "fixed schedule, are compared with."
@@ -129,7 +129,7 @@ def _secondary(report: Mapping[str, Any]) -> Sequence[str]:
         after = f"; after Holm {number(test['holm_p'])}" if test.get("holm_p") is not None else ""
         texts.append(f"Secondary: sentences of site and ladder together against the floor, {p_words(test)}{after}.")
     if lifted:
-        texts.append(f"Secondary: above the floor after Holm's correction for all groups: {', '.join(lifted)}.")
+        texts.append(f"Secondary, after Holm's correction for all such tests: above the floor {', '.join(lifted)}.")
     return texts
 
 

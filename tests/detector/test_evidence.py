@@ -167,6 +167,8 @@ def test_the_floor_test_is_judged_after_holm():
     assert test["p"] < test["alpha"] < test["holm_p"]
     assert test["below_alpha"] is False
     assert FRESH in report["reading"]
+    # Three of ten are above none of twenty: that the test cannot tell them apart is all that may be said.
+    assert FRESH.startswith("No tier can be told from the floor.")
 
 
 def test_a_fresh_site_is_the_baseline():
@@ -192,9 +194,9 @@ def cohorts(linked, sitemap, honeypot, n=7):
 @pytest.mark.parametrize(
     ("hits", "said", "unsaid"),
     [
-        ((7, 0, 0), "passed the sitemap over", "robots.txt"),
-        ((5, 1, 0), "may be chance", "passed the sitemap over"),
-        ((7, 7, 0), "reads the sitemap", "passed the sitemap over"),
+        ((7, 0, 0), "than sitemap-only ones do", "robots.txt"),
+        ((5, 1, 0), "may be chance", "than sitemap-only ones do"),
+        ((7, 7, 0), "reads the sitemap", "than sitemap-only ones do"),
         ((0, 0, 6), "robots.txt", "sitemap"),
         ((2, 1, 1), "no result", "crawler"),
     ],

@@ -122,7 +122,7 @@ def test_answers_of_another_run_are_refused():
 
 
 def test_hits_name_their_manifest_entry_or_request():
-    edge = Target("vendor-002", "canary", "vendor", 3, None, 0xF00000000001, FACT, "2031-03-05T07:11:13.017Z|/a")
+    edge = Target("vendor-002", "canary", "vendor", 3, None, 0xF00000000001, FACT, "2031-03-05T07:11:13.017Z")
     negative = Target("negative-001", "negative", None, 0, None, 5, FACT)
     answers = [
         answer("completion", 0.8, 1, net=FOUR),
@@ -159,7 +159,7 @@ def test_hits_name_their_manifest_entry_or_request():
         },
     ]
     assert (second["id"], second["how"]) == ("f00000000001", "full decode")
-    assert second["source"] == {"log_row": "2031-03-05T07:11:13.017Z|/a"}
+    assert second["source"] == {"log_row": "2031-03-05T07:11:13.017Z"}
 
 
 def test_strays_are_counted_by_answer():

@@ -41,6 +41,7 @@ def test_threshold_is_the_largest_of_twenty_negatives():
     assert found["flagged"] == {"ladder 100": {"n": 3, "k": 1}, "ladder 1": {"n": 4, "k": 1}}
     assert (found["n"], found["negatives"], found["share"], found["reason"]) == (7, 20, 0.2, None)
     assert found["rule"].startswith("above number 20 of 20 negatives")
+    assert found["rule"].endswith("of new negatives 4.8% lie there on average")
 
 
 def test_area_and_p_are_those_of_ranks():
@@ -93,6 +94,7 @@ def test_standardised_log_probs_of_a_model_here():
     # Oracle: the token's own log-prob by `score`, its law by SciPy from the logits.
     import canaryjax as cj
     from canaryjax.detector.membership import standardised_logps
+    from canaryjax.inference.api import _logits
     from canaryjax.inference.request import encode_prompts
 
     model = cj.load_model("embedded")
@@ -104,3 +106,6 @@ def test_standardised_log_probs_of_a_model_here():
     spread = np.sqrt((np.exp(law) * law**2).sum(axis=1) - mean**2)
     (found,) = standardised_logps(model, [text])
     assert found == pytest.approx((own - mean) / spread, abs=1e-3)  # float32 logits
+    before = _logits._cache_size()
+    standardised_logps(model, ["a text", text + " and then of some more", text + " and then of some more" * 3])
+    assert _logits._cache_size() == before  # all share the program of the first

@@ -133,8 +133,8 @@ def test_an_edge_id_is_one_target_with_its_first_request(root, tmp_path):
     made = make_targets(config(root, log))
     edge = [target for target in made.targets if target.tier in ("vendor", "window")]
     assert {(t.tier, t.occurrences, t.cohort, t.log_row) for t in edge} == {
-        ("vendor", 2, None, "2031-03-05T07:11:13.017Z|/first"),
-        ("window", 1, None, "2031-03-05T07:11:13.017Z|/w"),
+        ("vendor", 2, None, "2031-03-05T07:11:13.017Z"),
+        ("window", 1, None, "2031-03-05T07:11:13.017Z"),
     }
     first = edge_id(Secret(EDGE.encode()), "vendor", "acme/1")
     assert [target.id for target in edge if target.tier == "vendor"] == [first]

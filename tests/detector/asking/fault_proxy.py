@@ -24,6 +24,14 @@ class Fault:
     body: object = field(default_factory=lambda: {"error": {"message": "broken by the proxy", "code": None}})
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # of 5, twenty calls at once on a busy machine lose some before the proxy sees them
+
+    def handle_error(self, *_):
+        """A client that left."""
+
+
 class FaultProxy:
     """Listens on a free port of this machine; `calls` holds path, body and headers of what came."""
 
@@ -46,9 +54,7 @@ class FaultProxy:
             def log_message(self, *args):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.server.handle_error = lambda *_: None  # a client that left
+        self.server = _Server(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self.thread.start()
 

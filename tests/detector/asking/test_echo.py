@@ -58,12 +58,21 @@ WHOLE = ["Zo", "ë", " met", " Al", "."]
         (_answer([], []), "no log-probs"),
         (Thing(choices=[Thing(text=TEXT, logprobs=None)]), "no log-probs"),
         (Thing(choices=[]), "no completion"),
+        # The client does not hold an answer against its own types.
+        (_answer(["Zo", None, " met", " Al", "."], [None, -1, -2, -3, -4]), "another form"),
+        (_answer(WHOLE, [None, "Al", -2, -3, -4]), "another form"),
+        (_answer(WHOLE, [None, -1, -2, -3, -4], text=["Zo"]), "ignores echo"),
+        (Thing(choices=[None]), "no log-probs"),
     ],
 )
 def test_what_does_not_is_refused_and_says_nothing_of_the_text(answer, why):
     with pytest.raises(EchoFault, match=why) as caught:
         read_echo(answer, TEXT, 0)
     assert not any(word in str(caught.value) for word in ("Zo", "met", "Al", "left"))
+
+
+def test_an_uncounted_answer_is_as_long_as_it_was_asked_for():
+    assert read_echo(_answer(WHOLE, [None, -1, -2, -3, -4], written=None), TEXT, 0).tolist() == [-1, -2, -3, -4]
 
 
 def test_rounding_above_zero_is_zero():

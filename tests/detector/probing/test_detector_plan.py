@@ -17,7 +17,7 @@ def plan(oracle, site, root, answered=0, spent=(0, 0), probing=None, **model):
 def test_calls_are_counted_exactly(oracle, site, made_site):
     # 17 canaries, 5 negatives, 3 famous facts; 5 questions at 0 once and at 0.8 twice.
     _, whole = plan(oracle, site, made_site)
-    assert (whole.calls, whole.answered, whole.scored, whole.tokens_out) == (375, 0, 22, 375 * 64)
+    assert (whole.calls, whole.answered, whole.scored, whole.tokens_out) == (375, 0, 22, 375 * 64 + 22)
     assert whole.seconds == 47 * 4.0  # eight at a time
     assert whole.cost is None
     _, rest = plan(oracle, site, made_site, answered=370, logprobs="off")
@@ -26,10 +26,14 @@ def test_calls_are_counted_exactly(oracle, site, made_site):
 
 def test_a_thousand_calls_cost_what_the_prices_say(oracle, site, made_site):
     _, whole = plan(oracle, site, made_site, price_in=2.0, price_out=10.0)
-    assert whole.cost == pytest.approx((whole.tokens_in * 2.0 + 24_000 * 10.0) / 1e6)
+    assert whole.cost == pytest.approx((whole.tokens_in * 2.0 + 24_022 * 10.0) / 1e6)
     # What earlier answers cost counts: a limit is one of the run, not of each call of the command.
     _, rest = plan(oracle, site, made_site, answered=375, spent=(1_000_000, 500_000), price_in=2.0, price_out=10.0)
-    assert rest.cost == pytest.approx(2.0 + 5.0)
+    assert rest.cost == pytest.approx(2.0 + 5.0 + (rest.tokens_in * 2.0 + 22 * 10.0) / 1e6)
+    # The 22 whole sentences are read too, a token each is written beside the echo, and neither is free.
+    _, without = plan(oracle, site, made_site, answered=375, logprobs="off")
+    assert (without.tokens_in, without.tokens_out) == (0, 0)
+    assert 22 * 20 < rest.tokens_in < 22 * 200
 
 
 def test_tokens_in_cover_prompt_and_system(oracle, site, made_site):
@@ -46,10 +50,10 @@ def test_a_run_past_a_limit_is_refused(oracle, site, made_site):
         else:
             with pytest.raises(UserError, match=r"at most 396 calls \(probing\.max_calls\), found 397 in the plan"):
                 check_limits(whole, config)
-    config, whole = plan(oracle, site, made_site, price_out=10.0, spending_limit=0.24)
+    config, whole = plan(oracle, site, made_site, price_out=10.0, spending_limit=0.24022)
     check_limits(whole, config)
-    config, whole = plan(oracle, site, made_site, price_out=10.0, spending_limit=0.239)
-    with pytest.raises(UserError, match=r"a cost of at most 0\.239 \(model\.spending_limit\), found up to 0\.24"):
+    config, whole = plan(oracle, site, made_site, price_out=10.0, spending_limit=0.2402)
+    with pytest.raises(UserError, match=r"a cost of at most 0\.2402 \(model\.spending_limit\), found up to 0\.24"):
         check_limits(whole, config)
 
 

@@ -71,7 +71,7 @@ def test_a_plan_is_exact_and_sends_nothing(write, capsys, tmp_path):
     assert code == 0
     for row in (r"calls\W+375", r"canaries\W+17", r"sentences\W+5", r"famous facts\W+3", r"cost\W+up to 0\.24"):
         assert re.search(rf"{row}\b", out), row
-    assert "at most 24,000 written" in out
+    assert "at most 24,022 written" in out
     assert not (tmp_path / "runs").exists()
     code, _, err = probe(capsys, file, "probing.max_calls=396")
     assert (code, "at most 396 calls (probing.max_calls), found 397" in err) == (2, True)

@@ -68,7 +68,7 @@ def test_page_holds_every_section_figure_and_number(made, folder_of):
         "By the field rule two separate answers each hold 2 fields",
         "The site's pages are all of one kind.",
         "The request log holds 2 torn lines.",
-        "Prior: verified crawlers of the maker fetched each of the pages.",
+        "Prior 50 %: verified crawlers of the maker fetched each of the pages.",
         "SmolLM2-135M-Instruct (local)",
         "0a1b2c3d4e5f",
         "1,620 of 1,620",
@@ -107,9 +107,18 @@ def test_hits_json_lists_all_hits_by_id(made, folder_of):
 @pytest.mark.parametrize(
     ("case", "kind", "texts"),
     [
-        ("strong", "Recall rises with exposure", ["within the alpha of 0.030", "nothing was retrieved from the site"]),
+        (
+            "strong",
+            "Recall rises with exposure",
+            [
+                *("within the alpha of 0.030", "nothing was retrieved from the site"),
+                # What is uncorrected and what small controls leave open (SD-A7: 0 of 20 goes up to 0.16).
+                *("corrected for all secondary tests", "p is not corrected and decides nothing"),
+                "floor of 0 of 20 may be anything in [0.00, 0.16], a ceiling of 5 of 8 may be anything in [0.31, 0.86]",
+            ],
+        ),
         ("fetched", "Memory or retrieval: not told apart", ["fetched 3 times during the run", "may be retrieved"]),
-        ("floor", "At the floor", ["No group of sentences lies above", "it is the baseline", "weak evidence"]),
+        ("floor", "At the floor", ["No group of sentences can be told from", "it is the baseline", "weak evidence"]),
         ("blind", "The questions do not work on this model", ["none of 8 famous facts"]),
         ("api", "Recall rises with exposure", ["31 of", "status 429 after 6 retries: 31", "no request log was given"]),
         (

@@ -25,7 +25,7 @@ def test_a_rise_says_how_sure_and_what_it_is_not(made):
     for expected in (
         "SmolLM2-135M-Instruct (local) was asked about 80 planted sentences, with 1,620 answers",
         "p = 0.012 (9,999 random permutations), within the alpha of 0.030",
-        "a rise as steep would come about in 1.2 % of all such lots",
+        "Had that made no difference to the model, a rise as steep would come about in 1.2 % of all such lots",
         "Of 13 sentences that stood there 300 times it recalls 9 [0.42, 0.87], of 20 that were never published 0",
         "What it is not: proof of the way",
     ):
@@ -43,7 +43,7 @@ def test_hits_of_groups_alone_do_not_make_a_rise(made):
     kind, text = _texts(made(rungs={300: (13, 9), 100: (13, 9), 10: (11, 8), 1: (17, 13)}, cohorts={}, edge={}))
     assert kind == "unshown"
     assert "The primary test does not show that recall rises" in text
-    assert "above the floor after Holm's correction for all groups: ladder (300 times), ladder (100 times)" in text
+    assert "correction for all such tests: above the floor ladder (300 times), ladder (100 times)" in text
 
 
 def test_a_missing_primary_test_leaves_no_verdict_whatever_the_groups_say(made):
