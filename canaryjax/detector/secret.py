@@ -89,8 +89,7 @@ def _read(path: Path) -> Secret:
             content = file.read(65_536)
     except OSError as error:
         raise UserError(
-            f"expected a secret in {path}, found {error.strerror or 'no file'}; "
-            "`canaryjax detector secrets` writes one"
+            f"expected a secret in {path}, found {error.strerror or 'no file'}; `canaryjax detector secrets` writes one"
         ) from None
     if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
         raise UserError(
