@@ -143,7 +143,15 @@ class ApiBackend:
             logging.getLogger(name).setLevel(logging.WARNING)
         timeout, near = self._config.timeout, on_this_machine(self._host)
         # Prompts go nowhere else: neither where the endpoint points to nor, on this machine, through a proxy.
-        transport = openai.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout, trust_env=not near)
+        try:
+            transport = openai.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout, trust_env=not near)
+        except Exception:  # its words may hold a proxy's password
+            transport = None
+        if transport is None:
+            raise UserError(
+                "expected proxies and certificates in the environment that can be used, found others; correct "
+                "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY and SSL_CERT_FILE"
+            )
         client = openai.AsyncOpenAI(
             api_key=self._key, base_url=self._url, max_retries=0, timeout=timeout, http_client=transport
         )
