@@ -55,10 +55,8 @@ def probe(
     _current.update(run=run.path, words=words)
     try:
         _run(config, site, run, begun)
-    except UserError:
-        run.discard_unused()
-        raise
     finally:
+        run.discard_unused()  # after a mistake or a stop before the first question; else it holds something
         run.close()
 
 
@@ -133,7 +131,7 @@ def _agreed(config: "DetectorConfig") -> bool:
 def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", begun: "Begun | None") -> None:
     from rich.console import Console
 
-    from canaryjax.cli.detector_report import report
+    from canaryjax.cli.detector_report import show
     from canaryjax.cli.progress import watching
     from canaryjax.detector.backend import open_backend
     from canaryjax.detector.measure import find_measures
@@ -154,4 +152,4 @@ def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", begun: "Be
     except NothingAnswered as error:
         print(printable(f"canaryjax: error: {error}{how_to_resume()}"), file=sys.stderr)
         raise typer.Exit(1) from None
-    report(run.path)
+    show(run.path)

@@ -285,6 +285,6 @@ def test_a_server_on_this_machine_needs_no_key(faults, backend, requests):
 
 def test_a_proxy_that_is_none_is_refused_without_showing_it(backend, requests, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://user:hidden@::bad::")
-    with pytest.raises(UserError, match="expected proxies and certificates .* correct HTTP_PROXY") as caught:
+    with pytest.raises(UserError, match="expected proxies and certificates") as caught:
         _all(backend("http://example.invalid/v1"), requests(1))
     assert "hidden" not in "".join(traceback.format_exception(caught.value))

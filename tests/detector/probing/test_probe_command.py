@@ -218,6 +218,21 @@ def write_for(root, tmp_path, model):
     return file
 
 
+def test_a_stop_before_the_first_question_leaves_nothing_behind(write, tmp_path, faults):
+    out = tmp_path / "new" / "run"
+    with faults.FaultProxy(lambda *_: faults.Fault(kind="slow")) as proxy:
+        file = write(model={"base_url": proxy.url})
+        words = [sys.executable, "-m", "canaryjax.detector", "probe", str(file), "--out", str(out), "--yes"]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+        while process.poll() is None and not proxy.calls:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert (process.returncode, "stopped by SIGINT" in err) == (1, True), err
+    assert not out.parent.exists()  # the same command can be given again
+
+
 @pytest.mark.slow
 def test_a_local_run_is_stopped_and_goes_on(write, root, tmp_path):
     file, out = tmp_path / "local.yaml", tmp_path / "run"
