@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from canaryjax.cli import audit, detector, detector_probe, generate, keys, score, serve, startup, sweep
+from canaryjax.cli.printable import printable
 from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
 
@@ -116,5 +117,5 @@ def _run(argv: list[str]) -> int:
 
 
 def _say(text: str, status: int, prefix: str = "canaryjax: error:") -> int:
-    print(prefix, " ".join(text.split()), file=sys.stderr)
+    print(prefix, printable(" ".join(text.split())), file=sys.stderr)
     return status

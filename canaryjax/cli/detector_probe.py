@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from canaryjax.cli.printable import printable
 from canaryjax.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def probe(
 ) -> None:
     """Asks a model, with controls, whether it learned a site's sentences, and reports what it showed."""
     from canaryjax.config.detector_file import load_detector_config
+    from canaryjax.detector.address import read_address
     from canaryjax.detector.run import as_begun, open_run
     from canaryjax.detector.store import STORE, peek
     from canaryjax.detector.targets import make_targets
@@ -40,6 +42,8 @@ def probe(
     config = load_detector_config(source, overrides)
     if resume and out is None:
         raise UserError("expected --out DIR with --resume, found none; name the run directory to go on with")
+    if config.model.base_url is not None:
+        read_address(config.model.base_url)  # before anything is made of it, and in a plan too
     site = make_targets(config)
     begun = peek(out / STORE) if resume and out is not None else None
     if begun is not None and begun.targets:
@@ -51,10 +55,8 @@ def probe(
     _current.update(run=run.path, words=words)
     try:
         _run(config, site, run, begun)
-    except UserError:
-        run.discard_unused()
-        raise
     finally:
+        run.discard_unused()  # after a mistake or a stop before the first question; else it holds something
         run.close()
 
 
@@ -85,7 +87,7 @@ def _show_plan(config: "DetectorConfig", site: "Site", begun: "Begun | None") ->
     plan = plan_run(config, calls) if begun is None else plan_run(config, calls, begun.answers, begun.tokens)
     table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
     for label, value in plan_rows(plan, config, site):
-        table.add_row(label, value)
+        table.add_row(label, printable(value))
     Console().print(table, highlight=False, markup=False)
     check_limits(plan, config)
 
@@ -129,7 +131,7 @@ def _agreed(config: "DetectorConfig") -> bool:
 def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", begun: "Begun | None") -> None:
     from rich.console import Console
 
-    from canaryjax.cli.detector_report import report
+    from canaryjax.cli.detector_report import show
     from canaryjax.cli.progress import watching
     from canaryjax.detector.backend import open_backend
     from canaryjax.detector.measure import find_measures
@@ -148,6 +150,6 @@ def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", begun: "Be
             measures = find_measures(backend, capabilities)
             run_probes(config, site, backend, capabilities.plain(), measures, run, progress)
     except NothingAnswered as error:
-        print(f"canaryjax: error: {error}{how_to_resume()}", file=sys.stderr)
+        print(printable(f"canaryjax: error: {error}{how_to_resume()}"), file=sys.stderr)
         raise typer.Exit(1) from None
-    report(run.path)
+    show(run.path)

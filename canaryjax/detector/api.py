@@ -14,6 +14,7 @@ import numpy as np
 
 from canaryjax.config.detector import ModelConfig
 from canaryjax.detector.address import on_this_machine, read_address, read_key
+from canaryjax.detector.answered import first_choice, read_text, read_usage
 from canaryjax.detector.echo import KNOWN_TEXT, EchoFault, read_echo
 from canaryjax.detector.loop import stream
 from canaryjax.detector.records import Failure, Reply, Request
@@ -142,7 +143,15 @@ class ApiBackend:
             logging.getLogger(name).setLevel(logging.WARNING)
         timeout, near = self._config.timeout, on_this_machine(self._host)
         # Prompts go nowhere else: neither where the endpoint points to nor, on this machine, through a proxy.
-        transport = openai.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout, trust_env=not near)
+        try:
+            transport = openai.DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout, trust_env=not near)
+        except Exception:  # its words may hold a proxy's password
+            transport = None
+        if transport is None:
+            raise UserError(
+                "expected proxies and certificates in the environment that can be used, found others; correct "
+                "HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY and SSL_CERT_FILE"
+            )
         client = openai.AsyncOpenAI(
             api_key=self._key, base_url=self._url, max_retries=0, timeout=timeout, http_client=transport
         )
@@ -184,7 +193,7 @@ class ApiBackend:
     def _cost(self, outcome: Any, worst: float) -> float:
         if isinstance(outcome, Trouble):
             return worst if outcome.charged else 0.0
-        read, written = _usage(outcome)
+        read, written = read_usage(outcome)
         return worst if read is None or written is None else self._prices.of(read, written)
 
     async def _ask(self, session: _Session, request: Request) -> Reply | Failure:
@@ -206,14 +215,14 @@ class ApiBackend:
             if (stop := outcome.stop()) is not None:
                 raise stop
             return Failure(request.key, outcome.reason)
-        choices = getattr(outcome, "choices", None)
-        if not choices or getattr(choices[0], "message", None) is None:
+        choice = first_choice(outcome)
+        message = getattr(choice, "message", None)
+        if message is None:
             return Failure(request.key, "answer without a choice")
-        message = choices[0].message
-        text = message.content or getattr(message, "refusal", None) or ""
-        if not isinstance(text, str):  # the client does not hold an answer against its own types
-            return Failure(request.key, "answer that is no text")
-        return Reply(request.key, text, str(choices[0].finish_reason), *_usage(outcome))
+        text = read_text(message)
+        if text is None:
+            return Failure(request.key, "answer without a text")
+        return Reply(request.key, text, str(getattr(choice, "finish_reason", None)), *read_usage(outcome))
 
     async def _complete(self, session: _Session, text: str, most: int) -> Any:
         def call() -> Awaitable[Any]:
@@ -257,10 +266,3 @@ async def _together(works: Sequence[Any]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _usage(outcome: Any) -> tuple[int | None, int | None]:
-    usage = getattr(outcome, "usage", None)
-    counts = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
-    read, written = (count if isinstance(count, int) and count >= 0 else None for count in counts)
-    return read, written

@@ -7,9 +7,12 @@ is refused with a reason; the reason holds nothing of the text.
 
 import re
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
+
+from canaryjax.detector.answered import first_choice, read_usage
 
 KNOWN_TEXT = "The library in the old town opens at nine and closes at six; on Sunday it stays closed."
 LOWEST = -1000.0  # nats: -9999 and the like stand for "not among the first", a bound and no value
@@ -33,29 +36,28 @@ def read_echo(answer: Any, text: str, most: int) -> np.ndarray:
     Raises:
       EchoFault: They do not cover the text, or hold something else than log-probs.
     """
-    try:
-        return _read(answer, text, most)
-    except EchoFault:
-        raise
-    except (TypeError, ValueError, AttributeError):  # their words may be the text's
-        raise EchoFault("the endpoint gives log-probs of another form") from None
-
-
-def _read(answer: Any, text: str, most: int) -> np.ndarray:
-    choices = getattr(answer, "choices", None)
-    if not choices:
+    choice = first_choice(answer)
+    if choice is None:
         raise EchoFault("the endpoint gives no completion")
-    logprobs = getattr(choices[0], "logprobs", None)
-    tokens, logps = getattr(logprobs, "tokens", None), getattr(logprobs, "token_logprobs", None)
-    if not tokens or not logps or len(tokens) != len(logps):
+    logprobs = getattr(choice, "logprobs", None)
+    tokens: Any = getattr(logprobs, "tokens", None)
+    logps: Any = getattr(logprobs, "token_logprobs", None)
+    if not _listed(tokens, (str,)) or not _listed(logps, (int, float, NoneType)) or len(tokens) != len(logps):
         raise EchoFault("the endpoint gives no log-probs")
-    if not _letters(choices[0].text or "").startswith(_letters(text)):
+    own = getattr(choice, "text", None)
+    if not isinstance(own, str) or not _letters(own).startswith(_letters(text)):
         raise EchoFault("the endpoint ignores echo: its answer does not begin with the prompt")
-    written = getattr(getattr(answer, "usage", None), "completion_tokens", None)
-    n = _prompt_tokens(tokens, text, most if written is None else written)
+    written = read_usage(answer)[1]
+    written = most if written is None else written
+    n = _prompt_tokens(tokens, text, written)
     if n is None:
         raise EchoFault("the endpoint's tokens do not cover the prompt")
     return _checked(logps[1:n])
+
+
+def _listed(values: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether it is a list of some values, each of one of the kinds."""
+    return isinstance(values, (list, tuple)) and len(values) > 0 and all(type(value) in kinds for value in values)
 
 
 def _letters(text: str) -> str:
@@ -81,7 +83,10 @@ def _checked(logps: Sequence[float | None]) -> np.ndarray:
         raise EchoFault("the endpoint gives too few log-probs")
     if any(logp is None for logp in logps):
         raise EchoFault("the endpoint leaves log-probs out inside the prompt")
-    values = np.array(logps, np.float64)
+    try:
+        values = np.array(logps, np.float64)
+    except OverflowError:  # a whole number that no float holds
+        values = np.array([-np.inf])
     if not np.isfinite(values).all() or values.min() <= LOWEST:
         raise EchoFault("the endpoint gives bounds in place of log-probs of tokens that are not among its most likely")
     if values.max() > HIGHEST:

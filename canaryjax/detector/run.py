@@ -137,8 +137,9 @@ def as_begun(site: Site, kept: Sequence[Kept]) -> Site:
 
 def _refuse_other_calls(calls: Sequence[Call], store: Store) -> None:
     """Raises UserError where a question was reworded since the run began: its answers would be of two kinds."""
-    digest = hashlib.sha256("".join(sorted(call.request.key for call in calls)).encode()).hexdigest()
-    if store.note("calls", digest) != digest:
+    keys = {call.request.key for call in calls}
+    digest = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()
+    if store.note("calls", digest) != digest or not store.answered() <= keys:
         raise UserError(
             "expected the questions and famous facts that the run was begun with, found others; restore shapes.yaml "
             "and positives.yaml, or begin a new run"

@@ -13,22 +13,11 @@ from typing import Any, cast
 
 from canaryjax.detector.call import Call
 from canaryjax.detector.records import FIELDS, AnswerScore, Cohort, Field, Population, ProbeKind, Reply, Target, Tier
+from canaryjax.detector.schema import SCHEMA, TABLES
 from canaryjax.errors import UserError
 
 VERSION = 1
 STORE = "answers.sqlite"
-SCHEMA = """
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE targets (place INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, population TEXT NOT NULL, tier TEXT,
-  occurrences INTEGER, cohort TEXT, id INTEGER, log_row TEXT);
-CREATE TABLE answers (key TEXT PRIMARY KEY, target TEXT NOT NULL, kind TEXT NOT NULL, temperature REAL NOT NULL,
-  repeat INTEGER NOT NULL, raw INTEGER NOT NULL, net INTEGER NOT NULL, bits REAL NOT NULL,
-  raw_decoded INTEGER NOT NULL, decoded INTEGER NOT NULL, others TEXT NOT NULL, empty INTEGER NOT NULL,
-  refusal INTEGER NOT NULL, prompt_tokens INTEGER, completion_tokens INTEGER,
-  UNIQUE (target, kind, temperature, repeat));
-CREATE TABLE failures (key TEXT PRIMARY KEY, reason TEXT NOT NULL);
-CREATE TABLE means (target TEXT NOT NULL, measure TEXT NOT NULL, nats REAL NOT NULL, PRIMARY KEY (target, measure));
-"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +97,11 @@ class Store:
 
     def about(self) -> dict[str, str]:
         """What is known of the run, by name."""
-        return dict(self._db.execute("SELECT name, value FROM about"))
+        return dict(self._read("SELECT name, value FROM about"))
+
+    def _read(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+        with _whole(self._path):
+            return self._db.execute(statement, values).fetchall()
 
     def note(self, name: str, value: str) -> str:
         """Keeps a value the first time; returns the one that is kept."""
@@ -130,7 +123,8 @@ class Store:
 
     def targets(self) -> list[Kept]:
         """Whom the run asks about; empty before `keep_targets`."""
-        return _targets(self._db)
+        with _whole(self._path):
+            return _targets(self._db)
 
     def add(self, call: Call, score: AnswerScore, reply: Reply) -> None:
         """Keeps the score of an answer, in a transaction of its own; an earlier failure of the call is forgotten.
@@ -155,20 +149,21 @@ class Store:
 
     def answered(self) -> set[str]:
         """Keys of the calls that have an answer."""
-        return {key for (key,) in self._db.execute("SELECT key FROM answers")}
+        return {key for (key,) in self._read("SELECT key FROM answers")}
 
     def answers(self) -> list[AnswerScore]:
         """All scored answers, in the order of their keys: the same whenever they came."""
         columns = "target, kind, temperature, repeat, raw, net, bits, raw_decoded, decoded, others, empty, refusal"
-        return [_score(row) for row in self._db.execute(f"SELECT {columns} FROM answers ORDER BY key")]
+        return [_score(row) for row in self._read(f"SELECT {columns} FROM answers ORDER BY key")]
 
     def failures(self) -> dict[str, int]:
         """How many calls have no answer, by reason, the most frequent first."""
-        return dict(Counter(reason for (reason,) in self._db.execute("SELECT reason FROM failures")).most_common())
+        return dict(Counter(reason for (reason,) in self._read("SELECT reason FROM failures")).most_common())
 
     def tokens(self) -> tuple[int, int]:
         """Tokens read and written by all answers whose backend told."""
-        return _tokens(self._db)
+        with _whole(self._path):
+            return _tokens(self._db)
 
     def add_mean(self, target: str, measure: str, nats: float) -> None:
         """Keeps one number of a target's sentence.
@@ -180,7 +175,7 @@ class Store:
 
     def means(self, measure: str) -> dict[str, float]:
         """By target's key."""
-        return dict(self._db.execute("SELECT target, nats FROM means WHERE measure = ? ORDER BY target", (measure,)))
+        return dict(self._read("SELECT target, nats FROM means WHERE measure = ? ORDER BY target", measure))
 
 
 def peek(path: Path) -> Begun:
@@ -233,6 +228,8 @@ def _version(db: sqlite3.Connection, path: Path) -> int | None:
     (state,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
         raise _damaged(path, state)
+    if tables and not tables >= TABLES:
+        raise _damaged(path, "tables are missing")
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")  # an answer that was paid for outlives a power cut, too
     return version if tables else None

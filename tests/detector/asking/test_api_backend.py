@@ -1,5 +1,6 @@
 """Calls through a proxy that breaks them: each request ends once, as an answer or a failure, and says no secret."""
 
+import json
 import logging
 import threading
 import traceback
@@ -136,6 +137,46 @@ def test_of_1500_calls_none_is_lost_and_none_comes_twice(faults, backend, reques
     assert len(proxy.calls) >= 2000 - 16
 
 
+ODD = (7, True, "Tarvolin", {"a": "Tarvolin"}, [None], [7], [[]], ["Tarvolin"])
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda odd: odd,
+        lambda odd: {"choices": odd},
+        lambda odd: {"choices": [odd]},
+        lambda odd: {"choices": [{"message": odd if not isinstance(odd, dict) else "a"}]},
+        lambda odd: {"choices": [{"message": {"content": odd if odd != "Tarvolin" else None, "refusal": {"a": 1}}}]},
+        lambda odd: {"choices": [{"message": {"content": [{"type": "text", "text": odd}] * 2 + [3]}}]},
+    ],
+)
+def test_an_answer_of_another_form_is_a_failure(faults, backend, requests, form, odd):
+    with faults.FaultProxy(lambda *_: faults.Fault(status=200, body=json.dumps(form(odd)).encode())) as proxy:
+        (outcome,) = _all(backend(proxy.url, retries=0), requests(1)).values()
+    assert isinstance(outcome, Failure)
+    assert outcome.reason in ("answer without a choice", "answer without a text", "unreadable answer")
+
+
+def test_an_answer_in_parts_is_its_text(faults, backend, requests):
+    parts = [{"type": "thinking", "thinking": [7]}, {"type": "text", "text": "In "}, {"type": "text", "text": "1931"}]
+    body = {"choices": [{"message": {"content": parts}}]}
+    with faults.FaultProxy(lambda *_: faults.Fault(status=200, body=body)) as proxy:
+        (outcome,) = _all(backend(proxy.url), requests(1)).values()
+    assert outcome.text == "In 1931"
+
+
+@pytest.mark.parametrize("count", [-1, True, 1.5, "7", 10**30, None, [7]])
+def test_a_count_of_tokens_that_is_none_costs_the_worst_case(faults, backend, requests, count):
+    answer = faults.chat_answer("x").body | {"usage": {"prompt_tokens": 5, "completion_tokens": count}}
+    with faults.FaultProxy(lambda *_: faults.Fault(status=200, body=answer)) as proxy:
+        asked = backend(proxy.url, price_in=1.0, price_out=1.0)
+        (outcome,) = _all(asked, requests(1)).values()
+    assert (outcome.prompt_tokens, outcome.completion_tokens) == (5, None)
+    assert asked.budget.spent == pytest.approx((len("Do not browse.Where was Tarvolin, number 0?") + 64 + 7) / 1e6)
+
+
 def test_a_slow_call_ends_in_time(faults, backend, requests):
     with faults.FaultProxy(lambda *_: faults.Fault(kind="slow")) as proxy:
         found = _all(backend(proxy.url, retries=1, timeout=0.5), requests(1))
@@ -243,3 +284,10 @@ def test_a_server_on_this_machine_needs_no_key(faults, backend, requests):
     with faults.FaultProxy(lambda *_: faults.chat_answer("x")) as proxy:
         found = _all(backend(proxy.url, api_key_variable="NO_SUCH_VARIABLE"), requests(1))
     assert not isinstance(found["key-0"], Failure)
+
+
+def test_a_proxy_that_is_none_is_refused_without_showing_it(backend, requests, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://user:hidden@::bad::")
+    with pytest.raises(UserError, match="expected proxies and certificates") as caught:
+        _all(backend("http://example.invalid/v1"), requests(1))
+    assert "hidden" not in "".join(traceback.format_exception(caught.value))

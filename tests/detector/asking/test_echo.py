@@ -58,11 +58,15 @@ WHOLE = ["Zo", "ë", " met", " Al", "."]
         (_answer([], []), "no log-probs"),
         (Thing(choices=[Thing(text=TEXT, logprobs=None)]), "no log-probs"),
         (Thing(choices=[]), "no completion"),
-        # The client does not hold an answer against its own types.
-        (_answer(["Zo", None, " met", " Al", "."], [None, -1, -2, -3, -4]), "another form"),
-        (_answer(WHOLE, [None, "Al", -2, -3, -4]), "another form"),
-        (_answer(WHOLE, [None, -1, -2, -3, -4], text=["Zo"]), "ignores echo"),
-        (Thing(choices=[None]), "no log-probs"),
+        (Thing(choices={"a": 1}), "no completion"),
+        (Thing(choices=7), "no completion"),
+        (_answer(7, [None]), "no log-probs"),
+        (_answer({"Zo": 1}, {"Zo": 1}), "no log-probs"),
+        (_answer([1, 2], [None, -1]), "no log-probs"),
+        (_answer(WHOLE, [None, -1, "-2", -3, -4]), "no log-probs"),
+        (_answer(WHOLE, [None, -1, True, -3, -4]), "no log-probs"),
+        (_answer(WHOLE, [None, -1, -(10**400), -3, -4]), "bounds in place"),
+        (_answer(WHOLE, [None, -1, -2, -3, -4], text=7), "ignores echo"),
     ],
 )
 def test_what_does_not_is_refused_and_says_nothing_of_the_text(answer, why):
@@ -77,3 +81,9 @@ def test_an_uncounted_answer_is_as_long_as_it_was_asked_for():
 
 def test_rounding_above_zero_is_zero():
     assert read_echo(_answer(WHOLE, [None, -1, 2e-4, -3, -4]), TEXT, 0).tolist() == [-1, 0, -3, -4]
+
+
+@pytest.mark.parametrize("written", [None, "1", True, [1], -1, 1.0])
+def test_a_count_that_is_none_is_as_many_as_were_asked_for(written):
+    answer = _answer([*WHOLE, " He"], [None, -1, -2, -3, -4, -5], TEXT + " He", written)
+    assert read_echo(answer, TEXT, 1).tolist() == [-1, -2, -3, -4]

@@ -80,6 +80,31 @@ def test_a_plan_is_exact_and_sends_nothing(write, capsys, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    "url", ["http://[::1/v1", "127.0.0.1:9/v1", "ftp://h/v1", "http://u:hidden@h/v1", "http://h/v1?key=hidden", ""]
+)
+@pytest.mark.parametrize("words", [["--plan"], ["--yes", "--out", "run"]])
+def test_a_bad_address_is_refused_in_a_plan_too(write, capsys, tmp_path, url, words):
+    code, out, err = probe(capsys, write(model={"base_url": url}), *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("canaryjax: error: expected model.base_url ")
+    assert "hidden" not in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_models_name_does_not_steer_the_terminal(write, capsys, tmp_path, faults):
+    name = "\x1b[31mred[bold]\x07\u202e"
+    with faults.FaultProxy(lambda number, _: faults.chat_answer("x") if number < 30 else None) as proxy:
+        file = write(model={"base_url": proxy.url, "name": name, "logprobs": "off"}, probing={"kinds": ["year"]})
+        told = probe(capsys, file, "--yes", "probing.repeats=0", "probing.negatives=2", "probing.positives=0")
+        wrong = probe(capsys, write(model={"base_url": "http://127.0.0.1:9/v1", "name": name}), "--yes")
+    assert (told[0], wrong[0]) == (0, 2)
+    for text in (told[1], told[2], wrong[2]):
+        assert not set("\x1b\x07\u202e") & set(text)
+    assert r"\x1b[31mred[bold]\x07\u202e" in told[1]
+    assert r"\x1b[31mred[bold]\x07\u202e" in wrong[2]
+
+
 def test_an_endpoint_that_is_down_leaves_nothing_behind(write, capsys, tmp_path):
     code, _, err = probe(capsys, write(model={"base_url": "http://127.0.0.1:9/v1"}), "--yes", "--out", tmp_path / "run")
     assert code == 2
@@ -199,6 +224,21 @@ def write_for(root, tmp_path, model):
     file = tmp_path / "many.yaml"
     file.write_text(yaml.safe_dump(values))
     return file
+
+
+def test_a_stop_before_the_first_question_leaves_nothing_behind(write, tmp_path, faults):
+    out = tmp_path / "new" / "run"
+    with faults.FaultProxy(lambda *_: faults.Fault(kind="slow")) as proxy:
+        file = write(model={"base_url": proxy.url})
+        words = [sys.executable, "-m", "canaryjax.detector", "probe", str(file), "--out", str(out), "--yes"]
+        env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env)
+        while process.poll() is None and not proxy.calls:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert (process.returncode, "stopped by SIGINT" in err) == (1, True), err
+    assert not out.parent.exists()  # the same command can be given again
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from canaryjax.detector.store import Store, peek
 from canaryjax.errors import UserError
 
 IDENTITY = {"config": "c0ffee", "site": "5a17", "model": "tiny"}
+NOW = "2026-11-30T21:53:41.123+00:00"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_what_is_kept_comes_back(site, calls, path):
         kept = [keep(store, site, call, sentence_of(site.targets[0], site)) for call in some]
         store.keep_targets(site.targets)
         store.add_mean("ladder-003", "logp", -11.25)
-        assert store.note("started", "now") == "now"
+        assert store.note("started", NOW) == NOW
     with Store(path, IDENTITY) as store:
         assert sorted(store.answers(), key=repr) == sorted(kept, key=repr)
         assert store.answered() == {call.request.key for call in some}
@@ -45,7 +46,7 @@ def test_what_is_kept_comes_back(site, calls, path):
         assert store.means("logp") == {"ladder-003": -11.25}
         assert store.means("standardised") == {}
         # The first value stays: a resumed run began when it first began.
-        assert store.note("started", "later") == "now"
+        assert store.note("started", NOW.replace("53", "54")) == NOW
         assert store.tokens() == (7 * 31, 7 * 17)
     begun = peek(path)
     assert [row.id for row in begun.targets] == [target.id for target in site.targets]
@@ -130,6 +131,54 @@ def test_a_damaged_store_is_refused_with_advice(site, calls, path, damage):
     for read in (lambda: Store(path, IDENTITY), lambda: peek(path)):
         with pytest.raises(UserError, match=r"damaged .*; restore it from a copy, or begin a new run"):
             read()
+
+
+EDITS = (
+    *(f"UPDATE answers SET {change}" for change in (
+        "raw = 'abc'", "raw = -1", "raw = 64", "net = 63, raw = 1", "bits = 'x'", "bits = 9e999", "others = 'zz'",
+        "others = x'ff'", "kind = 'nope'", "temperature = 'hot'", "temperature = -1", "repeat = 'x'", "decoded = 'x'",
+        "empty = 7", "prompt_tokens = 9e999", "completion_tokens = -1", "completion_tokens = 'x'",
+    )),
+    *(f"UPDATE targets SET {change}" for change in (
+        "population = 'x'", "tier = 'x'", "tier = NULL", "id = 'x'", "id = -1", "id = 281474976710656", "id = NULL",
+        "occurrences = 'many'", "occurrences = -1", "cohort = 5", "log_row = x'ff'", "key = x'ff'",
+    )),
+    "UPDATE means SET nats = 'x'",
+    "UPDATE means SET nats = -9e999",
+    "UPDATE failures SET reason = x'ff'",
+    "UPDATE about SET value = x'ff'",
+    "UPDATE about SET value = 'yesterday' WHERE name = 'started'",
+    "UPDATE about SET value = '2026-01-01T00:00:00' WHERE name = 'started'",
+    *(f"DROP TABLE {name}" for name in ("about", "targets", "answers", "failures", "means")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_store_that_was_edited_is_refused_with_advice(site, calls, path, edit):
+    with Store(path, IDENTITY) as store:
+        store.keep_targets(tuple(target for target in site.targets if target.population == "canary")[:1])
+        keep(store, site, calls[0])
+        store.fail(calls[1].request.key, "status 500")
+        store.add_mean("ladder-003", "logp", -11.25)
+        store.note("started", NOW)
+    with sqlite3.connect(path) as db:
+        if not edit.startswith("DROP"):
+            with pytest.raises(sqlite3.IntegrityError):
+                db.execute(edit)
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        db.execute(edit)
+    db.close()
+    for read in (lambda: Store(path, IDENTITY), lambda: peek(path)):
+        with pytest.raises(UserError, match=r"damaged .*; restore it from a copy, or begin a new run"):
+            read()
+
+
+def test_a_text_that_is_none_is_damage(path):
+    with Store(path, IDENTITY) as store:
+        store.fail("key", "status 500")
+        store._db.execute("UPDATE failures SET reason = CAST(x'ff' AS TEXT)")
+        with pytest.raises(UserError, match="begin a new run"):
+            store.failures()
 
 
 def test_an_empty_file_is_begun_anew(path):
