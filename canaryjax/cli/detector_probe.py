@@ -84,7 +84,7 @@ def _show_plan(config: "DetectorConfig", site: "Site", begun: "Begun | None") ->
     from canaryjax.detector.plan import check_limits, plan_run
 
     calls = make_calls(config, site, UNKNOWN_LABEL)
-    plan = plan_run(config, calls) if begun is None else plan_run(config, calls, begun.answers, begun.tokens)
+    plan = plan_run(config, calls) if begun is None else plan_run(config, calls, begun.answers, begun.spent)
     table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
     for label, value in plan_rows(plan, config, site):
         table.add_row(label, printable(value))
@@ -137,10 +137,8 @@ def _run(config: "DetectorConfig", site: "Site", run: "RunDirectory", begun: "Be
     from canaryjax.detector.measure import find_measures
     from canaryjax.detector.preflight import examine
     from canaryjax.detector.run import NothingAnswered, run_probes
-    from canaryjax.detector.spending import Prices
 
-    prices = Prices(config.model.price_in, config.model.price_out)
-    spent = 0.0 if begun is None else prices.of(*begun.tokens)
+    spent = 0.0 if begun is None else begun.spent
     try:
         with watching(Console(stderr=True), unit="calls") as progress:
             progress.note(f"run directory {run.path}")

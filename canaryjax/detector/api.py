@@ -103,6 +103,11 @@ class ApiBackend:
 
         return stream(ask_all)
 
+    @property
+    def spent(self) -> float:
+        """As `Backend.spent`; a call of which nobody says what it cost counts as its worst case."""
+        return self.budget.spent
+
     def token_logps(self, texts: Sequence[str]) -> list[np.ndarray | None]:
         """As `Backend.token_logps`; the first call proves on a harmless text that the endpoint gives them."""
         found: list[np.ndarray | None] = [None] * len(texts)

@@ -19,8 +19,11 @@ class LocalBackend:
     Attributes:
       model: As it was loaded.
       label: The model's name.
+      spent: Nothing: no price is a call's.
       why_no_logps: Why log-probs of texts are not given; None where they are.
     """
+
+    spent = 0.0
 
     def __init__(self, config: ModelConfig, probing: ProbingConfig) -> None:
         """Loads the model. Raises UserError as `load_model`, and where its tokenizer cannot do what is asked."""

@@ -39,14 +39,14 @@ class Plan:
     cost: float | None
 
 
-def plan_run(config: DetectorConfig, calls: list[Call], answered: int = 0, spent: tuple[int, int] = (0, 0)) -> Plan:
+def plan_run(config: DetectorConfig, calls: list[Call], answered: int = 0, spent: float = 0.0) -> Plan:
     """Reckons what a run takes.
 
     Args:
       config: Limits, prices, batch size.
       calls: All of the run's.
       answered: How many of them have an answer already.
-      spent: Tokens that these read and wrote.
+      spent: What the run has cost so far.
     """
     left = max(0, len(calls) - answered)
     characters = sum(len(call.request.system) + len(call.request.prompt) for call in calls) / max(1, len(calls))
@@ -55,7 +55,6 @@ def plan_run(config: DetectorConfig, calls: list[Call], answered: int = 0, spent
     tokens_in = math.ceil((left + scored) * (characters / CHARACTERS_A_TOKEN + FRAME_TOKENS))
     tokens_out = left * config.probing.max_tokens + scored
     prices = config.model.price_in, config.model.price_out
-    read, written = spent[0] + tokens_in, spent[1] + tokens_out
     return Plan(
         calls=left,
         answered=answered,
@@ -63,7 +62,7 @@ def plan_run(config: DetectorConfig, calls: list[Call], answered: int = 0, spent
         seconds=_seconds(config, left),
         tokens_in=tokens_in,
         tokens_out=tokens_out,
-        cost=(read * prices[0] + written * prices[1]) / 1e6 if any(prices) else None,
+        cost=spent + (tokens_in * prices[0] + tokens_out * prices[1]) / 1e6 if any(prices) else None,
     )
 
 

@@ -130,6 +130,11 @@ class Backend(Protocol):
 
     label: str  # for reports: what was asked, without secrets
 
+    @property
+    def spent(self) -> float:
+        """What the run has cost so far by the config's prices, calls that failed among it; 0 where nothing costs."""
+        ...
+
     def answers(self, requests: Sequence[Request]) -> Iterator[Reply | Failure]: ...
 
     def token_logps(self, texts: Sequence[str]) -> list[np.ndarray | None]:

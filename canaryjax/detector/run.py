@@ -97,12 +97,16 @@ def run_probes(
             _reopen(store)
         name = store.note("look", f"{run_name}/{secrets.token_hex(4)}")
         look = take_look(Path(config.site.folder), name, backend.label, _now())
-        _ask(calls, site, backend, store, progress)
+        try:
+            _ask(calls, site, backend, store, progress)
+        finally:
+            store.book(backend.spent)
         if not store.answered():
             reasons = "; ".join(f"{number} times {reason}" for reason, number in store.failures().items())
             raise NothingAnswered(f"none of {len(calls)} calls was answered ({reasons}), so there is no rate to report")
         finished = store.note("finished", _now())
         measure_sentences(site, measures, config.evidence.min_k_share, store, progress)
+        store.book(backend.spent)
         progress.stage("weighing the evidence")
         session = Session(config, site, backend.label, capabilities, crawlers, look, started, finished)
         report = findings(session, calls, store)
@@ -174,6 +178,7 @@ def _ask(calls: Sequence[Call], site: Site, backend: Backend, store: Store, prog
             else:
                 score = score_answer(outcome.text, call.probe, call.target, site, call.temperature, call.repeat)
                 store.add(call, score, outcome)
+            store.book(backend.spent)  # each time: a killed run forgets at most the calls that were under way
             progress.advance(detail=f"{failed} failed" if failed else "")
     for key in waiting:
         store.fail(key, SILENT)

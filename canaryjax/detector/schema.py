@@ -2,7 +2,8 @@
 
 # Each value has its kind and its range: an edit by hand is refused there, and one past that is found when it is opened.
 _ABOUT = """typeof(value) = 'text' AND (name NOT IN ('started', 'finished') OR
-  (value GLOB '????-??-??T??:??:??.???+00:00' AND julianday(value) IS NOT NULL))"""
+  (value GLOB '????-??-??T??:??:??.???+00:00' AND julianday(value) IS NOT NULL))
+  AND (name <> 'spent' OR value NOT GLOB '*[^0-9.e+-]*' AND CAST(value AS REAL) BETWEEN 0 AND 1e300)"""
 _TARGET = """typeof(key) = 'text' AND population IN ('canary', 'negative', 'positive')
   AND (tier IN ('site', 'cohort', 'ladder', 'vendor', 'window')) IS (CASE population WHEN 'canary' THEN 1 END)
   AND (occurrences IS NULL OR typeof(occurrences) = 'integer' AND occurrences >= 0)

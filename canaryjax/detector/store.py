@@ -40,12 +40,15 @@ class Begun:
     Attributes:
       targets: Whom it asks about; none before it began.
       answers: How many there are.
-      tokens: Read and written by them.
+      spent: What all calls have cost so far, by the prices of their time; those that failed and the preflight's too.
     """
 
     targets: tuple[Kept, ...]
     answers: int
-    tokens: tuple[int, int]
+    spent: float
+
+
+NOTHING = Begun((), 0, 0.0)
 
 
 class Store:
@@ -114,6 +117,11 @@ class Store:
         with _whole(self._path), self._db:
             self._db.execute("DELETE FROM about WHERE name = ?", (name,))
 
+    def book(self, spent: float) -> None:
+        """Keeps what the run has cost so far, in place of what was kept before."""
+        with _whole(self._path), self._db:
+            self._db.execute("INSERT OR REPLACE INTO about VALUES ('spent', ?)", (repr(spent),))
+
     def keep_targets(self, targets: tuple[Target, ...]) -> None:
         """Writes down whom the run asks about, in their order."""
         rows = [(t.key, t.population, t.tier, t.occurrences, t.cohort, t.id, t.log_row) for t in targets]
@@ -160,11 +168,6 @@ class Store:
         """How many calls have no answer, by reason, the most frequent first."""
         return dict(Counter(reason for (reason,) in self._read("SELECT reason FROM failures")).most_common())
 
-    def tokens(self) -> tuple[int, int]:
-        """Tokens read and written by all answers whose backend told."""
-        with _whole(self._path):
-            return _tokens(self._db)
-
     def add_mean(self, target: str, measure: str, nats: float) -> None:
         """Keeps one number of a target's sentence.
 
@@ -185,12 +188,13 @@ def peek(path: Path) -> Begun:
       UserError: As `Store`, but for the run's identity.
     """
     if not path.exists():
-        return Begun((), 0, (0, 0))
+        return NOTHING
     with contextlib.closing(_connect(path)) as db, _whole(path):
         if _version(db, path) is None:
-            return Begun((), 0, (0, 0))
+            return NOTHING
         (answers,) = db.execute("SELECT count(*) FROM answers").fetchone()
-        return Begun(tuple(_targets(db)), answers, _tokens(db))
+        booked = db.execute("SELECT value FROM about WHERE name = 'spent'").fetchone()
+        return Begun(tuple(_targets(db)), answers, float(booked[0]) if booked else 0.0)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -238,12 +242,6 @@ def _version(db: sqlite3.Connection, path: Path) -> int | None:
 def _targets(db: sqlite3.Connection) -> list[Kept]:
     columns = "key, population, tier, occurrences, cohort, id, log_row"
     return [Kept(*row) for row in db.execute(f"SELECT {columns} FROM targets ORDER BY place")]
-
-
-def _tokens(db: sqlite3.Connection) -> tuple[int, int]:
-    sums = "total(prompt_tokens), total(completion_tokens)"
-    read, written = db.execute(f"SELECT {sums} FROM answers").fetchone()
-    return int(read), int(written)
 
 
 def _damaged(path: Path, what: str) -> UserError:

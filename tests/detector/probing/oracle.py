@@ -59,6 +59,7 @@ class Oracle:
       stop_after: Ends with KeyboardInterrupt after so many answers.
       diary: File that gets a line for each request, before its answer.
       delay: Seconds before each answer.
+      spent: At first; each request, answered or not, costs a quarter.
     """
 
     config: DetectorConfig
@@ -68,6 +69,7 @@ class Oracle:
     stop_after: int | None = None
     diary: Path | None = None
     delay: float = 0.0
+    spent: float = 0.0
     label: str = LABEL
     asked: list[str] = field(default_factory=list)
 
@@ -77,6 +79,7 @@ class Oracle:
             if number == self.stop_after:
                 raise KeyboardInterrupt
             self.asked.append(request.key)
+            self.spent += 0.25
             if self.diary is not None:
                 with self.diary.open("a") as file:
                     file.write(request.key + "\n")

@@ -9,7 +9,7 @@ from canaryjax.errors import UserError
 API = {"backend": "api", "name": "m"}
 
 
-def plan(oracle, site, root, answered=0, spent=(0, 0), probing=None, **model):
+def plan(oracle, site, root, answered=0, spent=0.0, probing=None, **model):
     config = oracle.make_config(root, model=API | model, probing=probing or {})
     return config, plan_run(config, make_calls(config, site, "m"), answered, spent)
 
@@ -28,7 +28,7 @@ def test_a_thousand_calls_cost_what_the_prices_say(oracle, site, made_site):
     _, whole = plan(oracle, site, made_site, price_in=2.0, price_out=10.0)
     assert whole.cost == pytest.approx((whole.tokens_in * 2.0 + 24_022 * 10.0) / 1e6)
     # What earlier answers cost counts: a limit is one of the run, not of each call of the command.
-    _, rest = plan(oracle, site, made_site, answered=375, spent=(1_000_000, 500_000), price_in=2.0, price_out=10.0)
+    _, rest = plan(oracle, site, made_site, answered=375, spent=7.0, price_in=2.0, price_out=10.0)
     assert rest.cost == pytest.approx(2.0 + 5.0 + (rest.tokens_in * 2.0 + 22 * 10.0) / 1e6)
     # The 22 whole sentences are read too, a token each is written beside the echo, and neither is free.
     _, without = plan(oracle, site, made_site, answered=375, logprobs="off")

@@ -18,6 +18,7 @@ from canaryjax.detector.derive import edge_id
 from canaryjax.detector.question import sentence_of
 from canaryjax.detector.run import NothingAnswered, open_run, run_probes
 from canaryjax.detector.spec import format_id
+from canaryjax.detector.store import STORE, peek
 from canaryjax.detector.targets import make_targets
 from canaryjax.errors import UserError
 from canaryjax.runlog.progress import Silence
@@ -108,6 +109,18 @@ def test_failures_are_counted_and_asked_again(world, tmp_path):
     # Whoever asks on because of what the first report said looks twice; to weigh the same answers anew is no look.
     assert report["look"]["number"] == 2
     assert world.run(config, again, tmp_path / "run", resume=True)["look"]["number"] == 2
+
+
+def test_what_a_run_has_cost_is_kept_over_stops_and_failures(world, tmp_path):
+    config, store = world.config(), tmp_path / "run" / STORE
+    assert peek(store).spent == 0.0
+    failing = frozenset(call.request.key for call in make_calls(config, world.site, "oracle")[:7])
+    with pytest.raises(KeyboardInterrupt):
+        world.run(config, world.backend(config, failing=failing, stop_after=101), tmp_path / "run")
+    # Answers alone would say 94: those that failed were sent, too.
+    assert peek(store).spent == 101 * 0.25
+    world.run(config, world.backend(config, spent=peek(store).spent), tmp_path / "run", resume=True)
+    assert peek(store).spent == (101 + 274 + 7) * 0.25
 
 
 def test_a_finished_run_is_weighed_anew_without_a_call(world, tmp_path):
