@@ -11,7 +11,7 @@ from canaryjax.errors import UserError
 if TYPE_CHECKING:
     from canaryjax.detector.targets import Site
 
-CONFIG = "configs/detector_demo.yaml"
+CONFIG = "detector_demo"
 MODELS = {"planted": True, "clean": False}  # whether it reads the planted sentences
 SEED = 0  # of word lists and corpus; secrets and deal are new each time
 BATCH = 16  # answers that the server draws at once
