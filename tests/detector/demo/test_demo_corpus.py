@@ -12,7 +12,7 @@ from canaryjax.detector.sentence import opening_of, render
 from canaryjax.detector.targets import make_targets
 from canaryjax.embedded.tokenizer import build_tokenizer, encode_texts
 
-CONFIG = "configs/detector_demo.yaml"
+CONFIG = "detector_demo"
 SEED = 7  # not the command's
 
 pytestmark = pytest.mark.slow  # ten seconds: word lists of full size, two whole corpora
