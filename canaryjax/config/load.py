@@ -57,7 +57,7 @@ def load_config(path: str | Path, overrides: list[str] | None = None) -> AuditCo
     Raises:
       UserError: A missing or malformed file, an unknown key (the nearest is named), or a value out of range.
     """
-    tree = read_tree(find_config(path), EXAMPLE, _refuse_sweep, _drop_other_policy)
+    tree = read_tree(find_config(path), EXAMPLE, _refuse_others, _drop_other_policy)
     values = override(tree, list(overrides or []), str(path), "canary.rate=0.1", _refuse_other_algorithm)
     return validate_config(values, where=str(path))
 
@@ -75,10 +75,14 @@ def validate_config(values: object, where: str) -> AuditConfig:
         raise UserError(f"{found} (in {where})") from None
 
 
-def _refuse_sweep(tree: DictConfig, path: Path) -> None:
+def _refuse_others(tree: DictConfig, path: Path) -> None:
     if "grid" in tree or "factors" in tree:
         raise UserError(
             f"expected the config of one audit in {path}, found a sweep of several; run canaryjax sweep {path}"
+        )
+    if "site" in tree or "probing" in tree:
+        raise UserError(
+            f"expected the config of one audit in {path}, found a detector run's; run canaryjax detector probe {path}"
         )
 
 

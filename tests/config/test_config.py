@@ -54,6 +54,14 @@ def test_every_field_is_read_somewhere():
     assert [path for path in fields if path.rsplit(".", 1)[-1] not in read] == []
 
 
+def test_an_audit_sends_a_detectors_config_to_its_command():
+    with pytest.raises(UserError, match="found a detector run's; run canaryjax detector probe"):
+        load_config("detector_demo")
+    with pytest.raises(UserError) as caught:
+        load_config("detector_dem")
+    assert "'detector_demo'" not in str(caught.value)
+
+
 def test_every_shipped_config_is_valid_and_named_once():
     files = [file for file in sorted(SHIPPED_CONFIGS.rglob("*.yaml")) if file.parent.name != SWEEPS]
     detector = [file for file in files if file.name.startswith("detector")]
