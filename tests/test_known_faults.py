@@ -14,8 +14,6 @@ LINE = re.compile(
 )
 # Parts that faults are put off to, and the package that each will be.
 PARTS = {
-    "scoring through servers": "canaryjax/detector",
-    "the detector's edge": "canaryjax/detector",
     "the memorisation probes": "canaryjax/probes",
 }
 
