@@ -162,6 +162,9 @@ def test_a_full_disk_leaves_none_of_the_files(tmp_path, monkeypatch, make, last)
     assert list((tmp_path / "new").iterdir()) == []
 
 
+@pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # of JAX, at a fork
 def test_lists_that_were_cut_short_are_marked_as_throw_away(tmp_path, monkeypatch):
     """kill -9 in the middle: what is there must not pass for the user's own."""
     monkeypatch.setattr(new_file, "_create", lambda path, data, mode: path.write_bytes(data) and stop(path))
@@ -294,6 +297,9 @@ def decode(site, *words, **options):
     return subprocess.run(command, capture_output=True, timeout=300, **options)
 
 
+@pytest.mark.filterwarnings(
+    "ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # of JAX, at a fork
 def test_a_closed_standard_input_is_told(site):
     done = decode(site, preexec_fn=lambda: os.close(0))
     assert done.returncode == 2
