@@ -240,21 +240,27 @@ NO_SPLIT = "a group is never split over passes: change train_batch_size"
 
 @dataclass(frozen=True)
 class SupervisedSettings:
-    """Supervised training of one adapter on reference answers (all values assumed); batch sizes count rows.
+    """Supervised training of an adapter on reference answers (all values assumed); batch sizes count rows.
 
     Attributes:
-      batch_size: Rows (a context with its answers) an update.
-      epochs: Times each row is seen.
+      batch_size: Rows (a context with its answers) a forward and backward pass.
+      epochs: Times each row is seen, unless `steps` says otherwise.
+      grad_accumulation: Passes an update.
+      steps: Updates, whatever share of an epoch or however many they are; None: as many as the epochs take.
       remat: Recompute layers in the backward pass.
       adapter, optimizer: Their settings.
     """
 
     batch_size: int = 8
     epochs: int = 1
+    grad_accumulation: int = 1
+    steps: int | None = None
     remat: bool = False
     adapter: AdapterSettings = field(default_factory=AdapterSettings)
     optimizer: OptimizerSettings = field(default_factory=lambda: OptimizerSettings(2e-4, warmup_fraction=0.1))
 
     def __post_init__(self):
-        require_count("batch_size", self.batch_size)
-        require_count("epochs", self.epochs)
+        for name in ("batch_size", "grad_accumulation", "epochs"):
+            require_count(name, getattr(self, name))
+        if self.steps is not None:
+            require_count("steps", self.steps)

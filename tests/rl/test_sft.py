@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from canaryjax.errors import InvalidScore
+from canaryjax.errors import InvalidScore, UserError
 from canaryjax.inference.logprobs import score_shared
 from canaryjax.rl.optimizer import learning_rate_schedule
 from canaryjax.rl.settings import AdapterSettings, OptimizerSettings, SupervisedSettings
-from canaryjax.rl.sft import SupervisedRows, train_supervised
+from canaryjax.rl.sft import SupervisedRows, train_adapters, train_supervised
 
 SETTINGS = SupervisedSettings(
     batch_size=4, epochs=20, adapter=AdapterSettings(rank=3, alpha=6.0), optimizer=OptimizerSettings(2e-2)
@@ -53,6 +53,46 @@ def test_resumed_equals_uninterrupted_bit_for_bit(tiny, rows):
     for other in (alone, saved):
         assert tiny.largest_difference(other[0], resumed[0]) == 0
         assert resumed[1] == other[1][5:]
+
+
+def test_adapters_trained_together_equal_those_trained_alone(tiny, rows):
+    settings = dataclasses.replace(SETTINGS, steps=5, adapter=AdapterSettings(3, 6.0, dropout=0.3))
+    settings = dataclasses.replace(settings, optimizer=OptimizerSettings(5e-4))
+    short = jax.tree.map(lambda x: jnp.zeros_like(x).at[:7].set(x[:7]), rows)  # 7 rows and 6 of padding
+    other = dataclasses.replace(rows, answer_ids=jnp.flip(rows.answer_ids, axis=-1))
+    keys = jnp.stack([jax.random.key(seed) for seed in (3, 4, 5)])
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), rows, other, short)
+    together = train_adapters(tiny.model, stacked, settings, keys)
+    for place, own in enumerate((rows, other, jax.tree.map(lambda x: x[:7], rows))):
+        alone = train_supervised(tiny.model, own, settings, keys[place])
+        found = jax.tree.map(lambda x, place=place: x[place], together)
+        assert tiny.largest_difference(alone, found) < 2e-6
+        # Another policy's rows or key would give another adapter, farther away than rounding.
+        next_one = jax.tree.map(lambda x, place=place: x[(place + 1) % 3], together)
+        assert tiny.largest_difference(alone, next_one) > 1e-4
+
+
+def test_passes_of_an_update_equal_one_large_pass(tiny, rows):
+    # Answers of unlike lengths: means of means would weigh their tokens differently.
+    mask = rows.answer_mask.at[::2, :, 1:].set(False)
+    rows = dataclasses.replace(rows, answer_mask=mask)
+    own = dataclasses.replace(SETTINGS, epochs=1, optimizer=OptimizerSettings(5e-4))
+    one = train_supervised(tiny.model, rows, own, jax.random.key(1))
+    passes = dataclasses.replace(own, batch_size=1, grad_accumulation=4)
+    assert tiny.largest_difference(one, train_supervised(tiny.model, rows, passes, jax.random.key(1))) < 2e-6
+
+
+def test_steps_take_their_share_of_the_epochs(tiny, rows):
+    records = []
+    train_supervised(tiny.model, rows, dataclasses.replace(SETTINGS, steps=5), jax.random.key(0), records.append)
+    assert [record["step"] for record in records] == [0, 1, 2, 3, 4]  # 20 epochs would be 65
+
+
+def test_unlike_numbers_of_rows_need_steps(tiny, rows):
+    short = jax.tree.map(lambda x: jnp.zeros_like(x).at[:7].set(x[:7]), rows)
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), rows, short)
+    with pytest.raises(UserError, match=r"found \[13, 7\]; set steps"):
+        train_adapters(tiny.model, stacked, SETTINGS, jnp.stack([jax.random.key(0)] * 2))
 
 
 @pytest.mark.slow
