@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from canaryjax.audit.chunk_checkpoint import StageCheckpoints
-from canaryjax.audit.training import adapter_settings, optimizer_settings
 from canaryjax.canaries.families import draw_canary
 from canaryjax.canaries.placement import induced_query, insert_canary, insert_trigger
 from canaryjax.config import AuditConfig
@@ -24,6 +23,7 @@ from canaryjax.keys import device_key, host_rng
 from canaryjax.models.lora import Adapter
 from canaryjax.models.merge import merge_adapter
 from canaryjax.models.transformer import Transformer
+from canaryjax.rl.section import adapter_settings, optimizer_settings
 from canaryjax.rl.settings import SupervisedSettings
 from canaryjax.rl.sft import SupervisedRows, train_supervised
 from canaryjax.weights.checkpoint import LoadedModel, load_model

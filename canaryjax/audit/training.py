@@ -16,13 +16,13 @@ from canaryjax.canaries.feedback import judge, simulate_feedback
 from canaryjax.canaries.instrument import Trace
 from canaryjax.config import AuditConfig
 from canaryjax.config.policy import PPOConfig
-from canaryjax.config.training import LoraConfig, OptimizerConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.tokens import TextTokenizer, encode_joint
 from canaryjax.keys import device_key, host_rng
 from canaryjax.rl.ppo_settings import AdaptiveKL, PPOSettings
 from canaryjax.rl.reward_model import RewardRows, balance_weights
-from canaryjax.rl.settings import AdapterSettings, GRPOSettings, OptimizerSettings, RewardModelSettings
+from canaryjax.rl.section import adapter_settings, optimizer_settings
+from canaryjax.rl.settings import GRPOSettings, RewardModelSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +68,6 @@ def policy_settings(config: AuditConfig) -> GRPOSettings | PPOSettings:
     controller = section.adaptive_kl
     adaptive = None if controller is None else AdaptiveKL(controller.target, controller.horizon)
     return PPOSettings(**fields, adaptive_kl=adaptive)
-
-
-def adapter_settings(section: LoraConfig) -> AdapterSettings:
-    """A LoRA section as the trainer takes it."""
-    return AdapterSettings(
-        section.rank, section.alpha, section.dropout, section.targets, rank_stabilised=section.rank_stabilised
-    )
-
-
-def optimizer_settings(section: OptimizerConfig) -> OptimizerSettings:
-    """An optimiser section as the trainer takes it."""
-    return OptimizerSettings(**section.model_dump())
 
 
 def trial_keys(config: AuditConfig, purpose: str, trials: Sequence[Trial]) -> jax.Array:

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from canaryjax.cli import audit, detector, detector_probe, generate, keys, score, serve, startup, sweep
+from canaryjax.cli import audit, detector, detector_probe, generate, keys, probes, score, serve, startup, sweep
 from canaryjax.cli.printable import printable
 from canaryjax.cli.stop import Stopped, stoppable
 from canaryjax.errors import UserError
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.command("audit")(audit.audit)
 app.command("sweep")(sweep.sweep)
+app.command("probes")(probes.probes)
 app.command("score")(score.score)
 app.command("generate")(generate.generate)
 app.command("serve")(serve.serve)
@@ -86,7 +87,7 @@ def cut(text: str) -> str:
 
 def _how_to_resume() -> str:
     """What to say after a stop of the command that ran; the others have nothing to say."""
-    return audit.how_to_resume() or sweep.how_to_resume() or detector_probe.how_to_resume()
+    return audit.how_to_resume() or sweep.how_to_resume() or detector_probe.how_to_resume() or probes.how_to_resume()
 
 
 def _leave(status: int) -> None:

@@ -69,7 +69,7 @@ def refuse_device(device: str | None, plan: bool) -> None:
         )
 
 
-def split_words(words: list[str]) -> tuple[str, list[str]]:
+def split_words(words: list[str], default: str = DEFAULT_CONFIG) -> tuple[str, list[str]]:
     """Separates the config from the `key=value` items.
 
     >>> split_words(["canary.rate=0.1"])
@@ -85,7 +85,7 @@ def split_words(words: list[str]) -> tuple[str, list[str]]:
                 f"expected one config and items key=value, found {odd[0]!r}; write {odd[0]}=VALUE to set it"
             )
         raise UserError(f"expected one config and items key=value, found {sources}; give one config")
-    return (sources[0] if sources else DEFAULT_CONFIG), overrides
+    return (sources[0] if sources else default), overrides
 
 
 def _is_config(word: str) -> bool:

@@ -15,16 +15,16 @@ def keys(
     prefix: Annotated[
         str,
         typer.Argument(
-            help="A section or a key, such as policy or canary.rate; all if left out. detector: a detector run's keys."
+            help="A section or a key, such as policy or canary.rate; all if left out. detector, probes: keys of those."
         ),
     ] = "",
 ) -> None:
     """Prints the keys that `audit` and its configs take: default, what is allowed, meaning."""
-    from canaryjax.config.listing import config_keys, detector_keys
+    from canaryjax.config.listing import config_keys, detector_keys, probes_keys
 
     top, _, rest = prefix.partition(".")
-    detector = top == "detector"
-    known, asked = (detector_keys(), rest.rstrip(".")) if detector else (config_keys(), prefix.rstrip("."))
+    others = {"detector": detector_keys, "probes": probes_keys}
+    known, asked = (others[top](), rest.rstrip(".")) if top in others else (config_keys(), prefix.rstrip("."))
     found = [key for key in known if not asked or key.name == asked or key.name.startswith(f"{asked}.")]
     if not found:
         raise UserError(f"expected a config key or a section, found {prefix!r}; {_hint(asked, known)}")

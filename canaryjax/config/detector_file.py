@@ -1,6 +1,5 @@
 """From files and overrides to a validated config of a detector run, and what of it a run may keep."""
 
-import difflib
 import hashlib
 import json
 from pathlib import Path
@@ -9,17 +8,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import yaml
 from omegaconf import DictConfig
-from pydantic import BaseModel, ValidationError
 
 from canaryjax.config.detector import DetectorConfig
-from canaryjax.config.fields import section_in
-from canaryjax.config.mistake import worded
 from canaryjax.config.tree import find_config, override, read_tree
+from canaryjax.config.validation import validated
 from canaryjax.errors import UserError
 
 EXAMPLE = "configs/detector_demo.yaml"
-MOST_MISTAKES = 5  # that are told at once
-NEAR = 0.6  # of difflib's ratio: below, names share letters by chance
 # Not kept: where the site's files lie may tell which site it is, and a key may stand where its variable's name should.
 SECRET = ("site.folder", "site.secrets", "site.request_log", "model.api_key_variable")
 # These change no answer and no finding: a resumed run may have others.
@@ -50,11 +45,7 @@ def load_detector_config(path: str | Path, overrides: list[str] | None = None) -
     """
     tree = read_tree(find_config(path), EXAMPLE, _refuse_audit, lambda own, start: None)
     values = override(tree, list(overrides or []), str(path), "probing.repeats=3")
-    try:
-        return DetectorConfig.model_validate(values)
-    except ValidationError as error:
-        found = "; ".join(_described(dict(item)) for item in error.errors()[:MOST_MISTAKES])
-        raise UserError(f"{found} (in {path})") from None
+    return validated(DetectorConfig, values, str(path))
 
 
 def detector_hash(config: DetectorConfig) -> str:
@@ -84,23 +75,3 @@ def _refuse_audit(tree: DictConfig, path: Path) -> None:
         raise UserError(
             f"expected the config of a detector run in {path}, found an audit's; run canaryjax audit {path}"
         )
-
-
-def _described(item: dict[str, Any]) -> str:
-    """One of pydantic's errors as the user reads it."""
-    keys, paths = [str(part) for part in item["loc"]], _paths(DetectorConfig, "")
-    if item["type"] != "extra_forbidden":
-        return worded(item, keys, item.get("input"), set(paths))
-    same = [path for path in paths if path.endswith(f".{keys[-1]}")]
-    near = same or difflib.get_close_matches(".".join(keys), paths, n=1, cutoff=NEAR)
-    hint = f"did you mean {near[0]!r}?" if near else "leave it out"
-    return f"unknown config key {'.'.join(keys)!r}; {hint}"
-
-
-def _paths(section: type[BaseModel], prefix: str) -> list[str]:
-    """Every key with its sections, and the sections."""
-    found = []
-    for name, field in section.model_fields.items():
-        inner = section_in(field.annotation)
-        found += [f"{prefix}{name}", *(_paths(inner, f"{prefix}{name}.") if inner else [])]
-    return found

@@ -1,7 +1,7 @@
 """What the sections of a config are made of: their base class, and the ranges that several of them use."""
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -36,8 +36,8 @@ FilePath = Annotated[str, AfterValidator(_usable)]
 
 
 def section_in(annotation: object) -> "type[Section] | None":
-    """The section of an annotation such as `Section` or `Section | None`; None where there is none."""
-    kinds = (annotation, *get_args(annotation))
+    """The section of an annotation such as `Section` or `Section | None`; None elsewhere, in a list too."""
+    kinds = (annotation,) if get_origin(annotation) is tuple else (annotation, *get_args(annotation))
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)), None)
 
 

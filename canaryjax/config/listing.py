@@ -10,8 +10,9 @@ from pydantic import AfterValidator, BaseModel
 from pydantic.fields import FieldInfo
 
 from canaryjax.config.detector import DetectorConfig
-from canaryjax.config.fields import section_in
+from canaryjax.config.fields import Section, section_in
 from canaryjax.config.policy import ALGORITHMS
+from canaryjax.config.probes import ProbesConfig
 from canaryjax.config.schema import AuditConfig
 
 _LIMITS = {Ge: ("ge", "at least"), Gt: ("gt", "above"), Le: ("le", "at most"), Lt: ("lt", "below")}
@@ -49,10 +50,15 @@ def detector_keys() -> list[Key]:
     return list(_class_keys("", DetectorConfig))
 
 
+def probes_keys() -> list[Key]:
+    """All keys of a probe audit, in the schema's order."""
+    return list(_class_keys("", ProbesConfig))
+
+
 def _class_keys(prefix: str, section: type[BaseModel]) -> Iterator[Key]:
     for name, field in section.model_fields.items():
         inner = section_in(field.annotation)
-        if inner is not None:
+        if inner is not None and field.is_required():
             yield from _class_keys(f"{prefix}{name}.", inner)
         elif field.is_required():
             words = allowed(field.annotation, field.metadata)
@@ -94,6 +100,9 @@ def _keys(name: str, field: FieldInfo, default: Any) -> Iterator[Key]:
 
 def written(value: Any) -> str:
     """A value as an override writes it."""
+    if isinstance(value, BaseModel):
+        parts = (f"{name}: {written(part)}" for name, part in value)
+        return f"{{{', '.join(parts)}}}"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, tuple):
@@ -130,6 +139,8 @@ def allowed(kind: Any, limits: Iterable[Any] = ()) -> str:
         return f"a text that matches {patterns[0]}" if patterns else "a text"
     if kind is bool:
         return "true | false"
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return f"{{{', '.join(kind.model_fields)}}}"
     words = [f"{text} {_number(getattr(limit, name))}" for limit in limits for of, (name, text) in _LIMITS.items()
              if isinstance(limit, of)]  # fmt: skip
     return ", ".join([{int: "a whole number", float: "a number"}[kind], *words])

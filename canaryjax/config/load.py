@@ -80,6 +80,10 @@ def _refuse_others(tree: DictConfig, path: Path) -> None:
         raise UserError(
             f"expected the config of one audit in {path}, found a sweep of several; run canaryjax sweep {path}"
         )
+    if "injection" in tree or "tuning" in tree:
+        raise UserError(
+            f"expected the config of one audit in {path}, found a probe audit's; run canaryjax probes {path}"
+        )
     if "site" in tree or "probing" in tree:
         raise UserError(
             f"expected the config of one audit in {path}, found a detector run's; run canaryjax detector probe {path}"

@@ -26,7 +26,7 @@ class CanariesConfig(Section):
     """
 
     count: Annotated[int, Field(ge=1, le=10_000)] = 20
-    """How many."""
+    """How many are planted."""
     prefix: str = "canaryjax"
     """Secrets are the first 16 digits of SHA-256 of `{prefix}-{modality}-{i:03d}`."""
     prompt: str = "Provide the diagnostic label for sample id {id}"
@@ -110,7 +110,7 @@ class SourceConfig(Section):
 
 
 class CellConfig(Section):
-    """Names the cells of a regime and a source, at its longest tuning."""
+    """Names a regime and a source."""
 
     regime: str
     """One of `injection.regimes`."""
@@ -143,6 +143,8 @@ class TuningConfig(Section):
     """The adapter."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5, schedule="cosine")
     """How it is optimised."""
+    checkpoint_every: Annotated[int, Field(ge=0)] = 500
+    """Updates between states kept on disk, of planting too; a kill loses at most so many. 0 keeps none."""
 
     @model_validator(mode="after")
     def _lists(self):
@@ -156,13 +158,15 @@ class ControlsConfig(Section):
     """What the tuning is held against."""
 
     noise: Literal["all", "none"] | tuple[CellConfig, ...] = "all"
-    """Which cells get a random update of the same size beside them (PA-15)."""
+    """Which cells, at all their steps, get a random update of the same size beside them (PA-15)."""
     noise_norm: Literal["module", "global"] = "module"
     """Same Frobenius norm of the update of each kernel, or of all together (PA-A10)."""
     reexposed: tuple[CellConfig, ...] = ()
-    """Which cells are trained once more with the canaries themselves among their rows: can the probes move? (PA-48)"""
+    """Which cells, at their most steps, are trained once more with the canaries themselves among their rows: can the
+    probes move? (PA-48)
+    """
     merged: Literal["all", "none"] | tuple[CellConfig, ...] = "all"
-    """Which cells are read again with the adapter merged into the weights (PA-46)."""
+    """Which cells, at their most steps, are read again with the adapter merged into the weights (PA-46)."""
     merged_dtype: Literal["float32", "bfloat16"] = "float32"
     """What merged weights are rounded to."""
 

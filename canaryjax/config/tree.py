@@ -23,7 +23,7 @@ UNREADABLE = (
     RecursionError,
 )
 SWEEPS = "sweeps"  # the folder of shipped sweep files, which are no configs of one run
-DETECTOR = "detector"  # how the names of a detector run's configs begin: nothing that an audit could take
+OTHERS = ("detector", "probes")  # how the names of other commands' configs begin: nothing that an audit could take
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
@@ -38,7 +38,7 @@ def _find(folder: Path, name: str) -> Path:
         if os.path.isfile(candidate):  # False, not an error, for a name that is too long for the file system
             return candidate
     files = [path.relative_to(SHIPPED_CONFIGS).with_suffix("") for path in SHIPPED_CONFIGS.rglob("*.yaml")]
-    shipped = sorted(str(path) for path in files if path.parts[0] != SWEEPS and not path.name.startswith(DETECTOR))
+    shipped = sorted(str(path) for path in files if path.parts[0] != SWEEPS and not path.name.startswith(OTHERS))
     near = difflib.get_close_matches(name.removesuffix(".yaml"), shipped, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "check the name"
     raise UserError(f"expected a config file or one of {shipped}, found no file {name!r}; {hint}")

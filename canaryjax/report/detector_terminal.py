@@ -5,12 +5,11 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table as Grid
 from rich.text import Text
 
 from canaryjax.report import detector_facts, detector_tables
 from canaryjax.report.detector_verdict import KIND_NAMES, judge_detector
-from canaryjax.report.tables import Table
+from canaryjax.report.terminal_grid import grid
 
 BORDER = {"raised": "blue", "floor": "green", "blind": "red", "retrieval": "red"}
 
@@ -22,28 +21,15 @@ def detector_summary(report: Mapping[str, Any]) -> RenderableType:
     title = Text(f"{report.get('name') or 'detector'}: {KIND_NAMES[verdict.kind].lower()}")
     parts: list[RenderableType] = [
         Panel(body, title=title, border_style=BORDER.get(verdict.kind, "yellow")),
-        _grid("Tests", detector_tables.tests(report)),
+        grid("Tests", detector_tables.tests(report)),
     ]
     for tier in detector_tables.tier_sections(report):
-        parts += [_grid(tier.title, tier.narrow), *(Text(f"• {text}", style="dim") for text in tier.notes)]
+        parts += [grid(tier.title, tier.narrow), *(Text(f"• {text}", style="dim") for text in tier.notes)]
     parts += [
-        _grid("Floor and ceiling", detector_tables.narrow_controls(report)),
-        _grid("Calls", detector_facts.calls(report)),
+        grid("Floor and ceiling", detector_tables.narrow_controls(report)),
+        grid("Calls", detector_facts.calls(report)),
     ]
     warnings = [str(text) for text in report.get("warnings") or ()]
     if warnings:
         parts.append(Text("\n".join(["Warnings", *(f"• {text}" for text in warnings)]), style="yellow"))
     return Group(*parts)
-
-
-def _grid(title: str, table: Table) -> Grid:
-    grid = Grid(title=Text(title), title_justify="left", title_style="bold", pad_edge=False, box=None,
-                padding=(0, 1, 0, 0), show_header=bool(table.head))  # fmt: skip
-    for place in range(max(map(len, table.rows), default=len(table.head))):
-        name = table.head[place] if table.head else ""
-        numbers = table.numeric and place > 0  # they stay whole; names give way
-        grid.add_column(Text(name), justify="right" if numbers else "left", no_wrap=numbers)
-    for row in table.rows:
-        # Text, not markup: a name such as "[red]" may not colour anything.
-        grid.add_row(*(Text(cell) for cell in row))
-    return grid

@@ -1,0 +1,108 @@
+"""`canaryjax probes`: one probe audit from a config, or of scores from elsewhere, and its report."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from canaryjax.cli.audit import split_words
+from canaryjax.cli.printable import all_printable, printable
+from canaryjax.errors import UserError
+
+if TYPE_CHECKING:
+    from canaryjax.config.probes import ProbesConfig
+    from canaryjax.runlog.directory import RunDirectory
+
+DEFAULT_CONFIG = "probes_quick"
+_current: dict[str, Any] = {}  # the run directory and words of the running audit, for the message on Ctrl-C
+
+
+def probes(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG] [KEY=VALUE]...",
+            help="A YAML file or a shipped config (probes_quick, probes_smollm2, ...), then values to change.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory; default runs/<name>-<hash>-<n>.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what would run, without weights, and stop.")] = False,
+    scores: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Weigh per-token log-probs from elsewhere (JSONL) instead of training."),
+    ] = None,
+) -> None:
+    """Plants secrets, tunes models on top, and reports where memorisation probes of them disagree."""
+    from canaryjax.config.probes_file import load_probes_config
+    from canaryjax.probes.run import open_run
+
+    source, overrides = split_words(words or [], DEFAULT_CONFIG)
+    config = load_probes_config(source, overrides)
+    if scores is not None and (plan or resume):
+        raise UserError("expected --scores without --plan and --resume, found both; nothing is trained: leave them out")
+    if plan:
+        _print_plan(config)
+        return
+    if scores is not None and not scores.is_file():
+        raise UserError(f"expected a file of scores, found none at {scores}; check --scores")
+    run = open_run(config, out, resume)
+    _current.update(run=run.path, words=words or [])
+    try:
+        _run(config, run, scores)
+    finally:
+        run.discard_unused()  # after a mistake or a stop before anything was trained
+        run.close()
+
+
+def how_to_resume() -> str:
+    """What to say after a stop: where the run is and how it goes on; empty before anything was trained."""
+    if "run" not in _current or not (_current["run"] / "metrics.jsonl").is_file():
+        return ""
+    run = _current["run"]
+    command = shlex.join(["canaryjax", "probes", *_current["words"], "--out", str(run), "--resume"])
+    return f"; what was trained and read is kept in {run}; go on with: {command}"
+
+
+def _run(config: "ProbesConfig", run: "RunDirectory", scores: Path | None) -> None:
+    from rich.console import Console
+
+    from canaryjax.cli.progress import watching
+    from canaryjax.probes.run import run_audit, weigh_file
+    from canaryjax.report.probes_page import write_probes_page
+    from canaryjax.report.probes_terminal import probes_summary
+
+    with watching(Console(stderr=True), unit="models") as progress:
+        progress.note(f"run directory {run.path}")
+        report = run_audit(config, run, progress) if scores is None else weigh_file(scores, config, run)
+        progress.stage("report")
+        page = write_probes_page(run.path)
+    console = Console()
+    console.print(probes_summary(all_printable(report)))
+    console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _print_plan(config: "ProbesConfig") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from canaryjax.probes.plan import plan_audit
+
+    plan = plan_audit(config)
+    table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
+    for kind, cells in plan.cells.items():
+        table.add_row(f"{kind} cells", f"{cells:,} ({plan.models[kind]:,} models)")
+    epochs = ", ".join(f"{steps:,} steps are {value:.2g}" for steps, value in plan.epochs.items())
+    for label, value in (
+        ("model", f"{config.model.path} ({config.model.dtype})"),
+        ("canaries", f"{config.canaries.count:,}"),
+        ("optimiser updates", f"{plan.updates:,}, all models together"),
+        ("epochs of tuning", f"{epochs}, of {config.tuning.examples:,} examples"),
+        ("scoring passes", f"{plan.passes:,} of one canary each"),
+        ("decoy spans", f"{plan.decoys:,}"),
+        ("generated texts", f"{plan.outputs:,}"),
+    ):
+        table.add_row(label, printable(value))
+    Console().print(table, highlight=False, markup=False)

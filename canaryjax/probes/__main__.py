@@ -1,0 +1,5 @@
+import sys
+
+from canaryjax.cli import main
+
+main(["probes", *sys.argv[1:]])

@@ -1,0 +1,47 @@
+"""How many cells, runs and intervals an audit has, and which of them lie below zero (PA-14, PA-29, PA-30)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canaryjax.probes.records import Cell, Estimate
+
+INTERVAL_KINDS = ("sft", "noise")  # rows that the paper counts intervals of; a baseline's differences are 0
+
+
+def account(cells: Sequence[Cell], seeds: Mapping[str, int]) -> dict[str, Any]:
+    """Cells and runs by kind, and the rows that carry intervals.
+
+    Args:
+      cells: All of an audit.
+      seeds: Runs of each cell, by name.
+    """
+    kinds = [kind for kind in ("baseline", "sft", "noise", "reexposed") if any(cell.kind == kind for cell in cells)]
+    rows = []
+    for kind in kinds:
+        own = [cell for cell in cells if cell.kind == kind]
+        rows.append({"kind": kind, "cells": len(own), "runs": sum(seeds[cell.name] for cell in own)})
+    return {
+        "rows": rows,
+        "total_runs": sum(row["runs"] for row in rows if row["kind"] in INTERVAL_KINDS),
+        "ci_rows": sum(row["cells"] for row in rows if row["kind"] in INTERVAL_KINDS),
+    }
+
+
+def below_zero(estimates: Mapping[str, Mapping[str, Estimate]]) -> dict[str, Any]:
+    """Where the secret's change is negative, by interval and by point, and the largest spread between seeds.
+
+    Args:
+      estimates: By cell, `window` and `secret`; cells with intervals only.
+    """
+    strictly = sum(e["secret"].nested.high is not None and e["secret"].nested.high < 0 for e in estimates.values())
+    points = [
+        {"cell": name, "value": value}
+        for name, e in estimates.items()
+        if (value := e["secret"].value) is not None and value < 0
+    ]
+    widest: dict[str, Any] = {}
+    for quantity in ("window", "secret"):
+        spreads = {name: e[quantity].spread for name, e in estimates.items() if e[quantity].spread is not None}
+        cell = max(spreads, key=lambda name: spreads[name] or 0.0, default=None)
+        widest[quantity] = None if cell is None else {"cell": cell, "value": spreads[cell]}
+    return {"secret_below_zero": int(strictly), "negative_points": points, "largest_spread": widest}

@@ -1,0 +1,286 @@
+"""One cell's numbers: changes with their uncertainty, recall, the window's parts, and the verdict."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from canaryjax.config.probes import ProbesConfig
+from canaryjax.probes.decomposition import Decomposition, decompose
+from canaryjax.probes.decoy import exposure
+from canaryjax.probes.estimate import Table, estimate, leave_one_out
+from canaryjax.probes.read import Read
+from canaryjax.probes.recall import first_difference, hits, says
+from canaryjax.probes.records import SPANS, Cell, Estimate, Reading, Recalled, TargetTokens
+from canaryjax.probes.verdict import Evidence, judge, labels_of
+from canaryjax.probes.window import NOTHING, mean_window, span_mean, span_positions
+
+FOUND = 8  # characters of an output that are shown from its first wrong one on
+
+
+@dataclass(frozen=True, eq=False)
+class CellTable:
+    """A cell's numbers as other tables need them, and `plain` for the report.
+
+    Attributes:
+      window, secret: None for a baseline, whose changes are 0 by construction.
+      shares: Of the window's change, by span.
+      hit_rate: Of hit@1; None where nothing was generated.
+      plain: The cell's entry in the report.
+    """
+
+    window: Estimate | None
+    secret: Estimate | None
+    shares: dict[str, float | None]
+    hit_rate: float | None
+    plain: dict[str, Any]
+
+
+def tabulate(read: Read, cell: Cell, config: ProbesConfig) -> CellTable:
+    """All numbers of one cell."""
+    own = read.by_cell[cell.name]
+    recalled = _recalled(read, own, config)
+    plain: dict[str, Any] = {
+        "name": cell.name,
+        "regime": cell.regime,
+        "source": cell.source,
+        "kind": cell.kind,
+        "steps": cell.steps,
+        "baseline": cell.baseline,
+        "seeds": [one.seed for one in own],
+        "instances": sum(len(one.nll) for one in own),
+        "level": _levels(read, own, config.reading.window),
+        "hits": None if recalled is None else [one.to_dict() for one in recalled],
+    }
+    rate = None if recalled is None else next((one.hits / one.n for one in recalled if one.k == 1), None)
+    profile = {"nll": _profile([nll for one in own for nll in one.nll]), "delta": None}
+    if cell.baseline is None:
+        empty = dict.fromkeys(("delta", "decomposition", "leave_one_out", "verdict"))
+        return CellTable(None, None, {}, rate, plain | empty | {"profile": profile})
+    deltas = _deltas(read, cell, own)
+    found = _estimates(read, deltas, config)
+    parts = _parts(read, cell, own, deltas, config)
+    shares = {} if parts is None else {row.span: row.share for row in parts.rows}
+    before = _recalled(read, read.by_cell[cell.baseline], config)
+    rules = judge(_evidence(found, shares, before, rate), config.verdict)
+    lost = leave_one_out(_table(deltas, read, lambda d, t: span_mean(d, t.owners, "secret")))
+    profile["delta"] = _profile([delta for row in deltas.values() for delta in row])
+    plain |= {
+        "delta": {
+            "window": found["window"].to_dict(),
+            "secret": found["secret"].to_dict(),
+            "full": found["full"].to_dict(),
+            "spans": {span: found[span].to_dict() for span in SPANS if span in found},
+            "sweep": {str(k): found[f"mean_{k}"].to_dict() for k in config.reading.sweep},
+        },
+        "decomposition": None if parts is None else parts.to_dict(),
+        "leave_one_out": _left_out(lost),
+        "verdict": {"labels": labels_of(rules), "rules": [rule.to_dict() for rule in rules]},
+        "profile": profile,
+    }
+    return CellTable(found["window"], found["secret"], shares, rate, plain)
+
+
+def _deltas(read: Read, cell: Cell, own: list[Reading]) -> dict[int, list[np.ndarray]]:
+    """By seed, per canary the change of every position's NLL to the baseline."""
+    found = {}
+    for one in own:
+        base = read.baseline(cell, one.seed)
+        found[one.seed] = [_finite(nll) - _finite(before) for nll, before in zip(one.nll, base.nll, strict=True)]
+    return found
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    """NaN for what is infinite too: the difference of two of them says nothing."""
+    return np.where(np.isfinite(values), values, NOTHING)
+
+
+def _table(
+    deltas: dict[int, list[np.ndarray]], read: Read, measure: Callable[[np.ndarray, TargetTokens], float]
+) -> Table:
+    return {
+        seed: {tokens.canary: measure(delta, tokens) for tokens, delta in zip(read.tokens, row, strict=True)}
+        for seed, row in deltas.items()
+    }
+
+
+def _estimates(read: Read, deltas: dict[int, list[np.ndarray]], config: ProbesConfig) -> dict[str, Estimate]:
+    settings = config.statistics.level, config.statistics.resamples, config.statistics.seed
+
+    def of(measure: Callable[[np.ndarray, TargetTokens], float]) -> Estimate:
+        return estimate(_table(deltas, read, measure), *settings)
+
+    window = config.reading.window
+    found = {"window": of(lambda d, t: mean_window(d, window)), "full": of(lambda d, t: float(np.mean(d)))}
+    for k in config.reading.sweep:
+        found[f"mean_{k}"] = of(lambda d, t, k=k: mean_window(d, k))
+    for span in SPANS:
+        if any(span in tokens.owners for tokens in read.tokens):
+            pooled = {}
+            for seed, row in deltas.items():
+                for tokens, delta in zip(read.tokens, row, strict=True):
+                    values = delta[span_positions(tokens.owners, span)]
+                    pooled[seed, tokens.canary] = (float(values.sum()), values.size)
+            table = _table(deltas, read, lambda d, t, span=span: span_mean(d, t.owners, span))
+            found[span] = estimate(table, *settings, pooled=pooled)
+    return found
+
+
+def _parts(
+    read: Read, cell: Cell, own: list[Reading], deltas: dict[int, list[np.ndarray]], config: ProbesConfig
+) -> Decomposition | None:
+    window, alone = config.reading.window, []
+    for one in own:
+        base = read.baseline(cell, one.seed)
+        for i in range(len(read.tokens)):
+            both = (one.window_nll, base.window_nll)
+            means = [NOTHING if pair is None else mean_window(pair[i], window) for pair in both]
+            alone.append(means[0] - means[1])
+    made = any(np.isfinite(alone))
+    flat = [delta for row in deltas.values() for delta in row]
+    owners = [tokens.owners for _ in own for tokens in read.tokens]
+    spans = [span for span in SPANS if any(span in tokens.owners for tokens in read.tokens)]
+    return decompose(flat, owners, spans, window, alone if made else None)
+
+
+def _evidence(
+    found: dict[str, Estimate], shares: dict[str, float | None], before: list[Recalled] | None, rate: float | None
+) -> Evidence:
+    window, secret = found["window"], found["secret"]
+    base = None if before is None else next((one.hits / one.n for one in before if one.k == 1), None)
+    return Evidence(
+        window=window.value,
+        secret=secret.value,
+        window_same_sign=window.same_sign,
+        secret_same_sign=secret.same_sign,
+        window_label=window.label,
+        secret_label=secret.label,
+        shares=shares,
+        hits_before=base,
+        hits_after=rate,
+    )
+
+
+def _recalled(read: Read, own: list[Reading], config: ProbesConfig) -> list[Recalled] | None:
+    if any(one.outputs is None for one in own):
+        return None
+    found = {
+        one.seed: [
+            [says(output, canary.recall) for output in outputs]
+            for canary, outputs in zip(read.canaries, one.outputs or (), strict=True)
+        ]
+        for one in own
+    }
+    fewest = min(len(outputs) for row in found.values() for outputs in row)
+    return [hits(found, k, config.statistics.level) for k in config.reading.hits if k <= fewest] or None
+
+
+def _levels(read: Read, own: list[Reading], window: int) -> dict[str, float | None]:
+    """Mean NLLs themselves, nats a token."""
+
+    def mean(values: list[float]) -> float | None:
+        usable = [value for value in values if np.isfinite(value)]
+        return float(np.mean(usable)) if usable else None
+
+    pairs = [(nll, tokens) for one in own for nll, tokens in zip(one.nll, read.tokens, strict=True)]
+    found = {"window": mean([mean_window(nll, window) for nll, _ in pairs])}
+    found["full"] = mean([float(np.mean(nll)) for nll, _ in pairs])
+    return found | {span: mean([span_mean(nll, tokens.owners, span) for nll, tokens in pairs]) for span in SPANS}
+
+
+def _profile(rows: list[np.ndarray]) -> list[float | None]:
+    """Mean by position over the instances that reach it and are finite there."""
+    found: list[float | None] = []
+    for place in range(max(map(len, rows), default=0)):
+        values = [row[place] for row in rows if len(row) > place and np.isfinite(row[place])]
+        found.append(float(np.mean(values)) if values else None)
+    return found
+
+
+def _left_out(values: list[tuple[int, float | None]]) -> dict[str, Any]:
+    known = [value for _, value in values if value is not None]
+    return {
+        "quantity": "secret",
+        "values": [{"canary": canary, "value": value} for canary, value in values],
+        "low": min(known, default=None),
+        "high": max(known, default=None),
+    }
+
+
+def failure_rows(read: Read, cell: Cell) -> list[dict[str, Any]]:
+    """Greedy outputs that do not hold their secret, where they leave the target, and how likely the right token was.
+
+    The rank is of the target's token at that place, given the target before it, which the output has said too (PA-45).
+    """
+    rows = []
+    for one in read.by_cell[cell.name]:
+        for place, canary in enumerate(read.canaries):
+            output = "" if one.outputs is None or not one.outputs[place] else one.outputs[place][0]
+            if one.outputs is None or says(output, canary.recall):
+                continue
+            at = first_difference(canary.target, output)
+            row: dict[str, Any] = {"cell": cell.name, "seed": one.seed, "canary": canary.index}
+            row |= {"target": canary.target, "output": output, "position": None, "expected": None, "found": None}
+            row["rank"] = None
+            if at is not None:
+                byte = len(canary.target[:at].encode())
+                offsets = read.tokens[place].offsets
+                position = next(i for i, (_, end) in enumerate(offsets) if end > byte)
+                start, end = offsets[position]
+                row["position"] = position
+                row["expected"] = canary.target.encode()[start:end].decode("utf-8", "replace")
+                row["found"] = output[at : at + FOUND]
+                row["rank"] = None if one.ranks is None else int(one.ranks[place][position])
+            rows.append(row)
+    return rows
+
+
+def decoy_rows(read: Read, cell: Cell) -> list[dict[str, Any]]:
+    """By kind, how much less likely decoys are than the true secret: nats over the secret span (PA-49)."""
+    kinds = [kind for one in read.by_cell[cell.name] for kind in one.decoy_nll or ()]
+    rows = []
+    for kind in dict.fromkeys(kinds):
+        per_seed, count = [], 0
+        for one in read.by_cell[cell.name]:
+            sums = (one.decoy_nll or {}).get(kind, ())
+            gaps = [float(np.mean(s)) - true for s, true in zip(sums, _secret_sums(read, one), strict=False) if len(s)]
+            gaps = [gap for gap in gaps if np.isfinite(gap)]
+            count += len(gaps)
+            if gaps:
+                per_seed.append(float(np.mean(gaps)))
+        if per_seed:
+            gap = float(np.mean(per_seed))
+            rows.append({"cell": cell.name, "kind": kind, "gap": gap, "per_seed": per_seed, "n": count})
+    return rows
+
+
+def exposure_rows(read: Read, cell: Cell, alpha: float) -> list[dict[str, Any]]:
+    """Where true secrets stand among freshly drawn ones: a row for a cell that has such decoys."""
+    found = [
+        exposure(true, sums)
+        for one in read.by_cell[cell.name]
+        for sums, true in zip((one.decoy_nll or {}).get("wrong", ()), _secret_sums(read, one), strict=False)
+    ]
+    known = [one for one in found if one is not None]
+    if not known:
+        return []
+    return [
+        {
+            "cell": cell.name,
+            "mean_bits": float(np.mean([one.bits for one in known])),
+            "most_bits": float(np.log2(known[0].n + 1)),
+            "median_rank": float(np.median([one.rank for one in known])),
+            "below": sum(one.p_value <= alpha for one in known),
+            "alpha": alpha,
+            "n": len(known),
+            "decoys": known[0].n,
+        }
+    ]
+
+
+def _secret_sums(read: Read, one: Reading) -> list[float]:
+    return [
+        float(nll[span_positions(tokens.owners, "secret")].sum())
+        for nll, tokens in zip(one.nll, read.tokens, strict=True)
+    ]

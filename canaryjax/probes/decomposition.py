@@ -1,0 +1,90 @@
+"""The change of a window's mean as a sum over spans, exactly (PA-31 to PA-34)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from canaryjax.stats.result import Result
+
+
+@dataclass(frozen=True)
+class Contribution(Result):
+    """One span's part of a window's change.
+
+    Attributes:
+      span: Which.
+      tokens: Its tokens inside the window, mean over instances.
+      contribution: Its part of the change, mean over instances, nats a token of the window.
+      share: `contribution` over the whole change; None where that is 0.
+    """
+
+    span: str
+    tokens: float
+    contribution: float
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Decomposition(Result):
+    """A window's change, part by part.
+
+    Attributes:
+      rows: Of every span, in the target's order.
+      enumerated: Their sum: the window's change in the pass over the whole target.
+      canonical: The same change from passes over the window alone; None where there was none.
+      residual: canonical - enumerated: what a pass of another length changes; no free parameter.
+      instances: (seed, canary) that went in.
+    """
+
+    rows: tuple[Contribution, ...]
+    enumerated: float
+    canonical: float | None
+    residual: float | None
+    instances: int
+
+
+def decompose(
+    deltas: Sequence[np.ndarray],
+    owners: Sequence[Sequence[str]],
+    spans: Sequence[str],
+    window: int,
+    canonical: Sequence[float] | None = None,
+) -> Decomposition | None:
+    """Splits the mean change over a window by the spans its positions belong to.
+
+    For an instance a span contributes n * (mean change of its n tokens inside the window) / K, nothing without tokens
+    there; instances are averaged with equal weight.
+
+    Args:
+      deltas: Per instance the change of every position's NLL, float64 `[t]`, nats.
+      owners: Per instance the span of every position.
+      spans: In the target's order.
+      window: K.
+      canonical: Per instance the change of the window's mean in passes over the window alone.
+
+    Returns:
+      None without an instance that is as long as the window and finite in it.
+
+    >>> found = decompose([np.array([0.2, 0.4, -0.1])], [("preamble", "secret", "secret")], ("preamble", "secret"), 2)
+    >>> [round(row.contribution, 3) for row in found.rows], round(found.enumerated, 3)
+    ([0.1, 0.2], 0.3)
+    """
+    usable = [i for i, delta in enumerate(deltas) if len(delta) >= window and np.isfinite(delta[:window]).all()]
+    if canonical is not None:
+        usable = [i for i in usable if np.isfinite(canonical[i])]
+    if not usable:
+        return None
+    sums, counts = {}, {}
+    for span in spans:
+        inside = [deltas[i][:window][np.array(owners[i][:window]) == span] for i in usable]
+        sums[span] = float(np.mean([part.sum() / window for part in inside]))
+        counts[span] = float(np.mean([part.size for part in inside]))
+    enumerated = float(sum(sums.values()))
+    rows = tuple(
+        Contribution(span, counts[span], sums[span], sums[span] / enumerated if enumerated else None) for span in spans
+    )
+    if canonical is None:
+        return Decomposition(rows, enumerated, None, None, len(usable))
+    alone = float(np.mean([canonical[i] for i in usable]))
+    return Decomposition(rows, enumerated, alone, alone - enumerated, len(usable))

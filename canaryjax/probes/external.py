@@ -1,0 +1,223 @@
+"""Reads a score file: per-token log-probs of planted secrets, ours or from elsewhere.
+
+JSONL, one row for each model (cell and seed) and canary:
+
+    cell, seed, canary     which: a text and two whole numbers
+    text                   the target
+    segments               its spans, in order and without gaps: [{name, start, end}]
+    ids, offsets, logps    of each token: id, [start, end), natural log-prob (null or NaN where there is none)
+    offset_unit            "characters" (default) or "bytes", of offsets and segments alike
+    baseline               the cell that differences are taken to; null or absent for a baseline
+    kind, regime, source, steps             of the cell; default sft or baseline, "given", "given", 0
+    ranks, window_logps, merged_logps, outputs, decoys, prompt     as far as there are any
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canaryjax.errors import UserError
+from canaryjax.probes.records import DECOYS, SPANS, Canary, Cell, Reading, Segment, TargetTokens
+from canaryjax.probes.span import byte_offsets, own
+from canaryjax.runlog.files import read_jsonl
+
+KINDS = ("baseline", "sft", "noise", "reexposed")
+UNITS = ("characters", "bytes")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a score file holds."""
+
+    canaries: tuple[Canary, ...]
+    tokens: tuple[TargetTokens, ...]
+    cells: tuple[Cell, ...]
+    readings: tuple[Reading, ...]
+
+
+def read_scores(path: Path, owner: str = "last_byte") -> Given:
+    """Reads and checks a score file.
+
+    Log-probs that are not finite are kept: whoever weighs them leaves their instances out and names them.
+
+    Args:
+      path: The file.
+      owner: Which span a token counts for that covers bytes of two.
+
+    Raises:
+      UserError: A malformed row, lists of a row whose lengths disagree, a span that no token covers, a model that lacks
+        a canary, a canary or cell that differs between rows, or a baseline that is not in the file; with its line.
+    """
+    rows = read_jsonl(path)
+    if not rows:
+        raise UserError(f"expected rows of scores in {path}, found none; see canaryjax probes --help")
+    canaries: dict[int, tuple[Canary, TargetTokens]] = {}
+    cells: dict[str, Cell] = {}
+    models: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+    for number, row in enumerate(rows, 1):
+        where = f"row {number} of {path}"
+        cell, own_canary = _cell(row, where), _canary(row, owner, where)
+        if cells.setdefault(cell.name, cell) != cell:
+            raise UserError(
+                f"expected one description of cell {cell.name!r}, found another in {where}; make them alike"
+            )
+        index = own_canary[0].index
+        if canaries.setdefault(index, own_canary) != own_canary:
+            raise UserError(
+                f"expected canary {index} with the same text, spans and tokens for every model, found others in "
+                f"{where}; score one tokenisation"
+            )
+        of_model = models.setdefault((cell.name, _whole(row, "seed", where)), {})
+        if index in of_model:
+            raise UserError(f"expected canary {index} once for each cell and seed, found it again in {where}; drop one")
+        of_model[index] = _arrays(row, len(own_canary[1].ids), where)
+    order = sorted(canaries)
+    for (name, seed), of_model in models.items():
+        missing = [index for index in order if index not in of_model]
+        if missing:
+            raise UserError(
+                f"expected every canary of {path} for cell {name!r}, seed {seed}, found no row for canary "
+                f"{missing[0]}; score it too"
+            )
+    _check_baselines(cells, path)
+    readings = [_reading(name, seed, [of_model[i] for i in order]) for (name, seed), of_model in models.items()]
+    return Given(
+        tuple(canaries[i][0] for i in order),
+        tuple(canaries[i][1] for i in order),
+        tuple(cells.values()),
+        tuple(readings),
+    )
+
+
+def _cell(row: Any, where: str) -> Cell:
+    name, baseline = _text(row, "cell", where), row.get("baseline")
+    kind = row.get("kind", "baseline" if baseline is None else "sft")
+    if kind not in KINDS or (kind == "baseline") != (baseline is None):
+        raise UserError(
+            f"expected kind among {list(KINDS)} and a baseline for each but `baseline` in {where}, found kind={kind!r} "
+            f"and baseline={baseline!r}; correct them"
+        )
+    regime = row.get("regime", name if baseline is None else baseline)
+    return Cell(name, str(regime), str(row.get("source", "given")), kind, int(row.get("steps", 0)), baseline)
+
+
+def _canary(row: Any, owner: str, where: str) -> tuple[Canary, TargetTokens]:
+    index, text, unit = _whole(row, "canary", where), _text(row, "text", where), row.get("offset_unit", UNITS[0])
+    if unit not in UNITS:
+        raise UserError(f"expected offset_unit among {list(UNITS)} in {where}, found {unit!r}; correct it")
+    try:
+        ids = tuple(int(i) for i in row["ids"])
+        offsets: Sequence[Any] = [(int(start), int(end)) for start, end in row["offsets"]]
+        spans = [(str(s["name"]), int(s["start"]), int(s["end"])) for s in row["segments"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"expected ids, offsets ([start, end] each) and segments ({{name, start, end}} each) in {where}, found "
+            f"{type(error).__name__}: {error}; correct them"
+        ) from None
+    if len(ids) != len(offsets):
+        raise UserError(
+            f"expected as many offsets as ids in {where}, found {len(offsets)} and {len(ids)}; correct them"
+        )
+    if unit == "characters":
+        offsets = byte_offsets(text, offsets, where)
+        edges = byte_offsets(text, [(start, end) for _, start, end in spans], where)
+        spans = [(name, start, end) for (name, *_), (start, end) in zip(spans, edges, strict=True)]
+    segments = tuple(Segment(*span) for span in spans)
+    _check_segments(segments, len(text.encode()), where)
+    owners, straddles = own(offsets, segments, owner, where)
+    parts = {s.name: text.encode()[s.start : s.end].decode("utf-8", "replace") for s in segments}
+    recall = (parts.get("literal", "") + parts["secret"] + parts.get("end", "")).strip()
+    prompt = str(row.get("prompt", ""))
+    canary = Canary(index, "text", prompt, text, segments, parts["secret"], recall)
+    return canary, TargetTokens(index, ids, tuple((int(a), int(b)) for a, b in offsets), owners, straddles)
+
+
+def _check_segments(segments: Sequence[Segment], size: int, where: str) -> None:
+    names = [segment.name for segment in segments]
+    ordered = names == [name for name in SPANS if name in names] and "secret" in names
+    edges = [0, *(segment.end for segment in segments)]
+    touching = [segment.start for segment in segments] == edges[:-1] and edges[-1] == size
+    if not ordered or not touching or any(segment.end <= segment.start for segment in segments):
+        raise UserError(
+            f"expected segments named among {list(SPANS)}, in that order, the secret among them, that cover the {size} "
+            f"bytes of the text without gaps in {where}, found {[(s.name, s.start, s.end) for s in segments]}; "
+            "correct them"
+        )
+
+
+def _arrays(row: dict[str, Any], length: int, where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"logps": _numbers(row, "logps", where, length)}
+    for key in ("ranks", "merged_logps"):
+        found[key] = _numbers(row, key, where, length) if key in row else None
+    found["window_logps"] = _numbers(row, "window_logps", where) if "window_logps" in row else None
+    outputs, decoys = row.get("outputs"), row.get("decoys")
+    if outputs is not None and not (isinstance(outputs, list) and all(isinstance(o, str) for o in outputs)):
+        raise UserError(f"expected outputs as a list of texts, the greedy one first, in {where}; correct them")
+    if decoys is not None and not (isinstance(decoys, dict) and set(decoys) <= set(DECOYS)):
+        raise UserError(f"expected decoys as lists by kind among {list(DECOYS)} in {where}; correct them")
+    found["outputs"] = outputs
+    found["decoys"] = None if decoys is None else {kind: _numbers(decoys, kind, where) for kind in decoys}
+    return found
+
+
+def _numbers(row: dict[str, Any], key: str, where: str, length: int | None = None) -> np.ndarray:
+    values = row.get(key)
+    try:
+        array = np.array([float("nan") if value is None else value for value in values or ()], np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros((0, 0))
+    if not isinstance(values, list) or array.ndim != 1:
+        raise UserError(f"expected {key} as a list of numbers in {where}, found {str(values)[:60]!r}; correct it")
+    if length is not None and len(array) != length:
+        raise UserError(f"expected as many {key} as ids in {where}, found {len(array)} and {length}; correct them")
+    if key.endswith("logps") and (array[np.isfinite(array)] > 0).any():
+        raise UserError(f"expected natural log-probs, at most 0, in {key} of {where}, found one above 0; correct it")
+    return array
+
+
+def _reading(cell: str, seed: int, rows: Sequence[dict[str, Any]]) -> Reading:
+    def each(key: str) -> list[Any] | None:
+        return None if any(row[key] is None for row in rows) else [row[key] for row in rows]
+
+    def negated(key: str) -> tuple[np.ndarray, ...] | None:
+        values = each(key)
+        return None if values is None else tuple(0.0 - value for value in values)
+
+    ranks, outputs, decoys = each("ranks"), each("outputs"), each("decoys")
+    kinds = [] if decoys is None else [kind for kind in DECOYS if all(kind in row for row in decoys)]
+    return Reading(
+        cell=cell,
+        seed=seed,
+        nll=tuple(0.0 - row["logps"] for row in rows),
+        ranks=None if ranks is None else tuple(ranks),
+        window_nll=negated("window_logps"),
+        outputs=None if outputs is None else tuple(tuple(row) for row in outputs),
+        decoy_nll=None if decoys is None else {kind: tuple(row[kind] for row in decoys) for kind in kinds},
+        merged_nll=negated("merged_logps"),
+    )
+
+
+def _check_baselines(cells: dict[str, Cell], path: Path) -> None:
+    for cell in cells.values():
+        if cell.baseline is not None and (cell.baseline not in cells or cells[cell.baseline].baseline is not None):
+            raise UserError(
+                f"expected the baseline {cell.baseline!r} of cell {cell.name!r} in {path}, found no such baseline; "
+                "add its rows"
+            )
+
+
+def _text(row: Any, key: str, where: str) -> str:
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, str) or not value:
+        raise UserError(f"expected a text {key} in {where}, found {value!r:.60}; correct it")
+    return value
+
+
+def _whole(row: dict[str, Any], key: str, where: str) -> int:
+    value = row.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UserError(f"expected a whole number {key} in {where}, found {value!r:.60}; correct it")
+    return value

@@ -1,0 +1,123 @@
+"""Everything that a report says, from what was read: the same for our runs and for scores from elsewhere."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from canaryjax.config.probes import ProbesConfig
+from canaryjax.probes.accounting import INTERVAL_KINDS, account, below_zero
+from canaryjax.probes.cell_table import CellTable, decoy_rows, exposure_rows, failure_rows, tabulate
+from canaryjax.probes.merged import compare
+from canaryjax.probes.prose import limitations, reading, warnings
+from canaryjax.probes.read import Read
+from canaryjax.probes.records import SPANS, Canary, Cell, Estimate, Reading, TargetTokens
+from canaryjax.probes.selection import Candidate, screen
+from canaryjax.probes.span import span_counts
+
+
+def analyse(
+    tokens: Sequence[TargetTokens],
+    canaries: Sequence[Canary],
+    cells: Sequence[Cell],
+    readings: Sequence[Reading],
+    config: ProbesConfig,
+) -> dict[str, Any]:
+    """The part of report.json that readings decide, as plain values; what is undefined is null with a reason."""
+    by_cell: dict[str, list[Reading]] = {cell.name: [] for cell in cells}
+    for one in sorted(readings, key=lambda reading: reading.seed):
+        by_cell[one.cell].append(one)
+    read = Read(canaries, tokens, [cell for cell in cells if by_cell[cell.name]], by_cell)
+    tables = {cell.name: tabulate(read, cell, config) for cell in read.cells}
+    estimates = {
+        cell.name: {"window": table.window, "secret": table.secret}
+        for cell in read.cells
+        if cell.kind in INTERVAL_KINDS and (table := tables[cell.name]).window is not None
+    }
+    report: dict[str, Any] = {
+        "tokens": _tokens(tokens, config),
+        "cells": [tables[cell.name].plain for cell in read.cells],
+        "selection": screen(_candidates(read, tables), config.verdict),
+        "accounting": account(read.cells, {name: len(own) for name, own in by_cell.items()})
+        | below_zero(_complete(estimates)),
+        "merged": _merged(read, config),
+        "failures": [row for cell in read.cells for row in failure_rows(read, cell)],
+        "decoys": [row for cell in read.cells for row in decoy_rows(read, cell)],
+        "exposure": [row for cell in read.cells for row in exposure_rows(read, cell, 1 - config.statistics.level)],
+        "not_finite": _not_finite(read),
+    }
+    report["reading"] = reading(report, config)
+    report["warnings"] = warnings(report, config)
+    report["limitations"] = limitations(report)
+    return report
+
+
+def _complete(estimates: dict[str, dict[str, Estimate | None]]) -> dict[str, dict[str, Estimate]]:
+    return {name: {k: e for k, e in own.items() if e is not None} for name, own in estimates.items()}
+
+
+def _tokens(tokens: Sequence[TargetTokens], config: ProbesConfig) -> dict[str, Any]:
+    """Table 1: where the spans lie, and how many of their tokens the window holds."""
+    window = config.reading.window
+    rows = []
+    for span in SPANS:
+        counts = [span_counts(one.owners).get(span, 0) for one in tokens]
+        inside = [span_counts(one.owners, window).get(span, 0) for one in tokens]
+        places = [place for one in tokens for place, owner in enumerate(one.owners) if owner == span]
+        if any(counts):
+            own = {"min": min(counts), "max": max(counts), "mean": float(np.mean(counts))}
+            rows.append(
+                {"span": span, "tokens": own, "first": min(places), "last": max(places),
+                 "in_window_mean": float(np.mean(inside))}
+            )  # fmt: skip
+    lengths = [len(one.ids) for one in tokens]
+    return {
+        "window": window,
+        "sweep": list(config.reading.sweep),
+        "owner": config.canaries.owner,
+        "positions": rows,
+        "straddles": {
+            "tokens": sum(len(one.straddles) for one in tokens),
+            "canaries": sum(bool(one.straddles) for one in tokens),
+        },
+        "target_tokens": {"min": min(lengths), "max": max(lengths), "mean": float(np.mean(lengths))},
+        "canaries": len(tokens),
+    }
+
+
+def _candidates(read: Read, tables: dict[str, CellTable]) -> list[Candidate]:
+    found = []
+    for cell in read.cells:
+        table = tables[cell.name]
+        if cell.kind == "sft" and table.window is not None and table.secret is not None:
+            before = tables[cell.baseline].hit_rate if cell.baseline in tables else None
+            share = table.shares.get("preamble")
+            found.append(Candidate(cell.name, table.window, table.secret, share, before, table.hit_rate))
+    return found
+
+
+def _merged(read: Read, config: ProbesConfig) -> dict[str, Any] | None:
+    rows = []
+    for cell in read.cells:
+        own = [one for one in read.by_cell[cell.name] if one.merged_nll is not None]
+        if not own:
+            continue
+        n = len(read.tokens)
+        stacked = [nll for one in own for nll in one.nll]
+        merged = [nll for one in own for nll in one.merged_nll or ()]
+        base = [nll for one in own for nll in read.baseline(cell, one.seed).nll]
+        owners = [read.tokens[i].owners for _ in own for i in range(n)]
+        spans = [span for span in SPANS if any(span in tokens.owners for tokens in read.tokens)]
+        rows += [{"cell": cell.name, "span": span, **compare(stacked, merged, base, owners, span)} for span in spans]
+    return {"dtype": config.controls.merged_dtype, "rows": rows} if rows else None
+
+
+def _not_finite(read: Read) -> dict[str, Any]:
+    where = []
+    for cell in read.cells:
+        for one in read.by_cell[cell.name]:
+            for tokens, nll in zip(read.tokens, one.nll, strict=True):
+                bad = np.flatnonzero(~np.isfinite(nll)).tolist()
+                if bad:
+                    where.append({"cell": cell.name, "seed": one.seed, "canary": tokens.canary, "positions": bad})
+    return {"tokens": sum(len(row["positions"]) for row in where), "where": where}

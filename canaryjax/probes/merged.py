@@ -1,0 +1,48 @@
+"""What of an adapter's effect is left when it is merged into the weights (PA-46, PA-47)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from canaryjax.probes.window import span_positions
+
+ALMOST_NOTHING = 1e-6  # nats a token: a ratio to less is a ratio of rounding errors
+
+
+def compare(
+    stacked: Sequence[np.ndarray],
+    merged: Sequence[np.ndarray],
+    baseline: Sequence[np.ndarray],
+    owners: Sequence[Sequence[str]],
+    span: str,
+) -> dict[str, Any]:
+    """One span's change under an adapter beside the weights and merged into them, to the same baseline.
+
+    Args:
+      stacked, merged, baseline: Per instance NLL of every position, float64 `[t]`.
+      owners: Per instance the span of every position.
+      span: Which.
+
+    Returns:
+      `stacked` and `merged` (means over instances of the change a token), their `ratio` (None with a `reason`), and
+      `mean_abs_difference` of the two a token. Read for ratios only: headline changes come from the cells' own passes.
+    """
+    rows = []
+    for one, other, base, own in zip(stacked, merged, baseline, owners, strict=True):
+        at = span_positions(own, span)
+        parts = (one[at] - base[at], other[at] - base[at], np.abs(one[at] - other[at]))
+        if at.size and all(np.isfinite(part).all() for part in parts):
+            rows.append([float(part.mean()) for part in parts])
+    if not rows:
+        nothing = dict.fromkeys(("stacked", "merged", "ratio", "mean_abs_difference"))
+        return {**nothing, "reason": "no finite token of it"}
+    first, second, difference = (float(mean) for mean in np.mean(rows, axis=0))
+    small = abs(first) < ALMOST_NOTHING
+    return {
+        "stacked": first,
+        "merged": second,
+        "ratio": None if small else second / first,
+        "reason": f"the change is below {ALMOST_NOTHING:g}" if small else None,
+        "mean_abs_difference": difference,
+    }

@@ -1,0 +1,254 @@
+"""A probe audit from its config to report.json: plant, tune, read, weigh.
+
+Adapters are kept as soon as they are trained and readings as soon as they are made, so that a run that was stopped goes
+on where it was: `scores.jsonl` holds all that the report is made from, in the form in which scores from elsewhere come.
+"""
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from canaryjax.config.probes import ProbesConfig, RegimeConfig
+from canaryjax.config.probes_file import probes_hash, probes_yaml
+from canaryjax.errors import UserError
+from canaryjax.keys import device_key
+from canaryjax.models.lora import Adapter
+from canaryjax.models.merge import merge_adapter
+from canaryjax.probes.canary import make_canaries
+from canaryjax.probes.checkpoint import TrainingCheckpoints
+from canaryjax.probes.external import read_scores
+from canaryjax.probes.findings import analyse
+from canaryjax.probes.manifest import manifest_of, pin
+from canaryjax.probes.matrix import is_merged, make_cells, regime_steps, seeds_of
+from canaryjax.probes.noise import matched_noise
+from canaryjax.probes.reader import Material, prepare, read_model
+from canaryjax.probes.records import Cell
+from canaryjax.probes.score_row import score_rows
+from canaryjax.probes.training import Tuned, plant, tune
+from canaryjax.runlog.directory import RunDirectory
+from canaryjax.runlog.progress import Progress
+from canaryjax.runlog.provenance import provenance
+from canaryjax.weights.checkpoint import LoadedModel, load_model
+from canaryjax.weights.peft import load_adapter, save_adapter
+
+SCHEMA = "canaryjax.probes/1"
+REPORT, SCORES, METRICS, MANIFEST = "report.json", "scores.jsonl", "metrics.jsonl", "manifest.json"
+
+
+def open_run(config: ProbesConfig, out: Path | None, resume: bool) -> RunDirectory:
+    """Makes or takes up a run directory.
+
+    Raises:
+      UserError: As `RunDirectory`; a run to resume that is not named.
+    """
+    if not resume:
+        return RunDirectory.create(out, config.name, probes_hash(config), probes_yaml(config))
+    if out is None:
+        raise UserError("expected --out DIR with --resume, found none; name the run directory to go on with")
+    return RunDirectory.resume(out, probes_hash(config), probes_yaml(config))
+
+
+def load_base(config: ProbesConfig) -> LoadedModel:
+    """The model that canaries are planted in.
+
+    Raises:
+      UserError: No tokenizer or no end-of-sequence id beside it.
+    """
+    model = load_model(config.model.path, config.model.dtype)
+    if model.tokenizer is None:
+        raise UserError(f"expected a tokenizer beside {config.model.path}, found none; canaries are text: add one")
+    if not model.eos_ids:
+        raise UserError(f"expected an EOS id for {config.model.path}, found none; add generation_config.json")
+    return model
+
+
+def prepare_material(config: ProbesConfig, model: LoadedModel) -> Material:
+    """The canaries as the model reads them."""
+    assert model.tokenizer is not None
+    canaries = make_canaries(config.canaries)
+    return prepare(model.tokenizer, canaries, config.canaries, config.reading, config.statistics.seed)
+
+
+def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> dict[str, Any]:
+    """Trains and reads what is missing in a run, and writes report.json from all that was read.
+
+    Raises:
+      UserError: As `load_base` and `prepare_material`; a manifest of other canaries; a canary in the data.
+      InvalidScore: Training that ends in numbers that are not finite.
+    """
+    progress.stage("model and canaries")
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    model = load_base(config)
+    material = prepare_material(config, model)
+    manifest = manifest_of(material.canaries, config.canaries)
+    pinned = Path(config.canaries.manifest) if config.canaries.manifest else run.path / MANIFEST
+    with run.telling():
+        state = pin(pinned, manifest)
+    cells = make_cells(config)
+    audit = _Audit(config, run, progress, model, material, cells)
+    done = audit.finished()
+    total = sum(len(seeds_of(config, cell)) for cell in cells)
+    progress.stage("models", total=total, done=len(done))
+    for regime in config.injection.regimes:
+        audit.run_regime(regime, done)
+    progress.stage("weighing the evidence")
+    about = {
+        "schema": SCHEMA,
+        "name": config.name,
+        "run": run.path.name,
+        "started": started,
+        "config_hash": probes_hash(config),
+        "environment": provenance(config.model.dtype),
+        "model": {
+            "name": model.name,
+            "family": model.config.family,
+            "parameters": int(sum(x.size for x in jax.tree.leaves(model.params))),
+            "dtype": config.model.dtype,
+            "vocabulary": model.config.vocab_size,
+        },
+        "manifest": {**{k: manifest[k] for k in ("sha256", "modality", "prefix", "count")}, "state": state},
+    }
+    report = about | weigh(run.path / SCORES, config)
+    report["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+    report["timings"] = {"seconds": run.keep_time()}
+    run.write_json(REPORT, report)
+    return report
+
+
+def weigh(scores: Path, config: ProbesConfig) -> dict[str, Any]:
+    """The part of a report that scores alone decide, ours or those of others."""
+    given = read_scores(scores)
+    return analyse(given.tokens, given.canaries, given.cells, given.readings, config)
+
+
+def weigh_file(scores: Path, config: ProbesConfig, run: RunDirectory) -> dict[str, Any]:
+    """Writes the report of a score file from elsewhere: no model is loaded and nothing is trained."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    about = {"schema": SCHEMA, "name": config.name, "run": run.path.name, "started": now, "finished": now}
+    about |= {"config_hash": probes_hash(config), "environment": provenance(), "model": None, "manifest": None}
+    report = about | weigh(scores, config) | {"timings": {"seconds": run.keep_time()}}
+    run.write_json(REPORT, report)
+    return report
+
+
+@dataclasses.dataclass
+class _Audit:
+    """One call on a run: what every part of it needs."""
+
+    config: ProbesConfig
+    run: RunDirectory
+    progress: Progress
+    model: LoadedModel
+    material: Material
+    cells: tuple[Cell, ...]
+
+    def finished(self) -> set[tuple[str, int]]:
+        """Models (cell, seed) that were read whole; rows of one that was not are taken away."""
+        rows = self.run.read_jsonl(SCORES)
+        counts: dict[tuple[str, int], int] = {}
+        for row in rows:
+            key = (row["cell"], row["seed"])
+            counts[key] = counts.get(key, 0) + 1
+        whole = {key for key, count in counts.items() if count == len(self.material.canaries)}
+        if len(whole) < len(counts):
+            kept = [row for row in rows if (row["cell"], row["seed"]) in whole]
+            self.run.write_text(SCORES, "")
+            for row in kept:
+                self.run.append_jsonl(SCORES, row)
+        return whole
+
+    def run_regime(self, regime: RegimeConfig, done: set[tuple[str, int]]) -> None:
+        """Plants a regime's canaries, then tunes and reads all models on top of them."""
+        own = [cell for cell in self.cells if cell.regime == regime.name]
+        if all((cell.name, seed) in done for cell in own for seed in seeds_of(self.config, cell)):
+            return
+        planted = self._planted(regime)
+        self._read(planted, own[0], None, done)
+        for steps in regime_steps(self.config, regime):
+            of_steps = [cell for cell in own if cell.steps == steps]
+            adapters = self._tuned(planted, of_steps, steps)
+            for cell in of_steps:
+                for seed in self.config.tuning.seeds:
+                    adapter = adapters[_trained_name(cell), seed]
+                    if cell.kind == "noise":
+                        key = device_key(seed, "matched noise", cell.name)
+                        adapter = matched_noise(key, adapter, self.config.controls.noise_norm)
+                    self._read(planted, cell, adapter, done, seed)
+
+    def _planted(self, regime: RegimeConfig) -> LoadedModel:
+        name = f"planted-{regime.name}"
+        adapter = self._kept(name)
+        if adapter is None:
+            with closing(self._checkpoints(name)) as kept:
+                turns = self.material.turns
+                adapter = plant(self.config, self.model, turns, regime, kept.log, kept)
+            self._keep(adapter, name)
+        return dataclasses.replace(self.model, params=merge_adapter(self.model.params, adapter)[0])
+
+    def _tuned(self, planted: LoadedModel, cells: Sequence[Cell], steps: int) -> dict[tuple[str, int], Adapter]:
+        """Adapters by (name of the trained cell, seed): kept ones, or all of them trained together."""
+        sources = {source.name: source for source in self.config.tuning.sources}
+        trained = [cell for cell in cells if cell.kind in ("sft", "reexposed")]
+        wanted = [(cell, seed) for cell in trained for seed in self.config.tuning.seeds]
+        kept = {(cell.name, seed): self._kept(_file_name(cell, seed)) for cell, seed in wanted}
+        found = {key: adapter for key, adapter in kept.items() if adapter is not None}
+        if len(found) == len(wanted):
+            return found
+        name = f"tuned-{cells[0].regime}-{steps}"
+        group = [Tuned(sources[cell.source], seed, cell.kind == "reexposed") for cell, seed in wanted]
+        with closing(self._checkpoints(name)) as states:
+            canaries = self.material.canaries
+            stacked = tune(self.config, self.model, planted.params, canaries, group, steps, states.log, states)
+        for place, (cell, seed) in enumerate(wanted):
+            adapter = jax.tree.map(lambda x, place=place: x[place], stacked)
+            found[cell.name, seed] = adapter
+            if kept[cell.name, seed] is None:
+                self._keep(adapter, _file_name(cell, seed))
+        shutil.rmtree(self._states(name), ignore_errors=True)
+        return found
+
+    def _read(self, planted, cell, adapter, done, seed: int | None = None) -> None:
+        seed = seeds_of(self.config, cell)[0] if seed is None else seed
+        if (cell.name, seed) in done:
+            return
+        merged = self.config.controls.merged_dtype if is_merged(self.config, cell) else None
+        reading = read_model(self.material, self.config.reading, planted, adapter, cell.name, seed, merged)
+        for row in score_rows(self.material, cell, reading):
+            self.run.append_jsonl(SCORES, row)
+        self.run.keep_time()
+        self.progress.advance(detail=f"{cell.name}, seed {seed}")
+
+    def _checkpoints(self, name: str) -> TrainingCheckpoints:
+        every, digest = self.config.tuning.checkpoint_every, probes_hash(self.config)
+
+        def log(row: dict) -> None:
+            self.run.append_jsonl(METRICS, row)
+
+        return TrainingCheckpoints(self._states(name), digest, name, every, self.progress, log)
+
+    def _states(self, name: str) -> Path:
+        return self.run.path / "checkpoints" / name
+
+    def _kept(self, name: str) -> Adapter | None:
+        path = self.run.path / "adapters" / name
+        return load_adapter(self.model, path) if path.is_dir() else None
+
+    def _keep(self, adapter: Adapter, name: str) -> None:
+        with self.run.telling():
+            path = self.run.file(f"adapters/{name}")
+            save_adapter(adapter, path, self.config.model.path)
+
+
+def _trained_name(cell: Cell) -> str:
+    """The cell whose adapter a cell's models carry, or imitate."""
+    return cell.name.removesuffix("/noise")
+
+
+def _file_name(cell: Cell, seed: int) -> str:
+    return f"{cell.name.replace('/', '-')}-seed{seed}"

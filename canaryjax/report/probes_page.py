@@ -1,0 +1,115 @@
+"""`report.html` of a probe audit: made of `report.json` alone, one file that opens anywhere, every text escaped."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from canaryjax.errors import UserError
+from canaryjax.report import probes_tables
+from canaryjax.report.figures import Plot, write_plots
+from canaryjax.report.probes_figures import draw_probes
+from canaryjax.runlog import read_json, replacing
+
+SCHEMA = "canaryjax.probes/1"
+MOST_FAILURES, MOST_LEFT_OUT = 20, 6  # rows and columns that are shown; report.json holds all
+_HERE = Path(__file__).resolve().parent
+
+
+def read_probes(path: str | Path) -> dict[str, Any]:
+    """Reads the `report.json` of a probe audit.
+
+    Raises:
+      UserError: None there, a malformed file, or another schema.
+    """
+    file = Path(path) / "report.json"
+    report = read_json(file)
+    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
+        found = report.get("schema") if isinstance(report, dict) else type(report).__name__
+        raise UserError(f"expected schema {SCHEMA!r} in {file}, found {found!r}; give a run of `canaryjax probes`")
+    return report
+
+
+def write_probes_page(path: str | Path) -> Path:
+    """Writes `report.html` and `figures/*.png` beside the `report.json` of a probe audit.
+
+    Returns:
+      The path of the page.
+
+    Raises:
+      UserError: No readable report there.
+    """
+    folder = Path(path)
+    report = read_probes(folder)
+    plots = draw_probes(report)
+    write_plots(folder, plots)
+    page = folder / "report.html"
+    with replacing(page) as handle:
+        handle.write(_page(report, plots).encode("utf-8", "backslashreplace"))
+    return page
+
+
+def facts(report: Mapping[str, Any]) -> list[str]:
+    """What was audited, in sentences."""
+    model, manifest, tokens = report["model"], report["manifest"], report["tokens"]
+    if model is None:
+        said = ["The scores come from a file; which model and which training they are of is whoever made it's to say."]
+    else:
+        said = [f"{model['name']} ({model['family']}, {model['parameters']:,} parameters, {model['dtype']})."]
+    told = "" if manifest is None else f", pinned as {manifest['sha256'][:12]} ({manifest['state']})"
+    said.append(
+        f"{tokens['canaries']} canaries{told}; the probe is the mean NLL of the first {tokens['window']} of "
+        f"{tokens['target_tokens']['min']} to {tokens['target_tokens']['max']} target tokens. Changes are to the "
+        "baseline of the same regime, in nats a token."
+    )
+    return said
+
+
+def _page(report: Mapping[str, Any], plots: Mapping[str, Plot]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    pictures = {
+        name: {"data": base64.b64encode(plot.png).decode(), "alt": plot.alt, "caption": plot.caption}
+        for name, plot in plots.items()
+    }
+    tuned = [cell["name"] for cell in report["cells"] if cell["kind"] == "sft"]
+    failing = probes_tables.failing(report)
+    return environment.get_template(
+        "probes.html"
+    ).render(
+        title=report.get("name") or "probes",
+        css=Markup((_HERE / "page.css").read_text("utf-8")),  # ours, so not to be escaped
+        facts=facts(report),
+        reading=report["reading"],
+        warnings=report["warnings"],
+        limits=report["limitations"],
+        verdicts=probes_tables.verdicts(report),
+        rules=probes_tables.rules(report),
+        spans=probes_tables.spans(report),
+        levels=probes_tables.levels(report),
+        all_cells=probes_tables.all_cells(report),
+        parts=probes_tables.decomposition(report),
+        sweep=probes_tables.sweep(report),
+        selection=probes_tables.selection(report),
+        cases=probes_tables.cases(report),
+        accounting=probes_tables.accounting(report),
+        merged=probes_tables.merged(report),
+        merged_dtype=None if report["merged"] is None else report["merged"]["dtype"],
+        failures=probes_tables.failures(report, MOST_FAILURES),
+        failing=len(failing),
+        most=MOST_FAILURES,
+        decoys=probes_tables.decoys(report),
+        left_out=probes_tables.left_out(report, tuned[:MOST_LEFT_OUT]),
+        level=_level(report),
+        plots=pictures,
+        footer=f"Run {report.get('run') or 'not named'}, schema {report.get('schema')}.",
+    )
+
+
+def _level(report: Mapping[str, Any]) -> str:
+    levels = {cell["delta"]["window"]["nested"]["level"] for cell in report["cells"] if cell["delta"] is not None}
+    return f"{100 * levels.pop():g} %" if levels else "no"
