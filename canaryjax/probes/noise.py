@@ -6,7 +6,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from canaryjax.models.lora import Adapter, LoraPair, adapter_pairs, from_pairs
+from canaryjax.models.lora import TARGETS, Adapter, LoraPair, adapter_pairs, from_pairs
 
 Norm = Literal["module", "global"]
 
@@ -23,8 +23,8 @@ def matched_noise(key: jax.Array, adapter: Adapter, norm: Norm = "module") -> Ad
         `global`: all updates together have, each with its own share by chance.
     """
     drawn = {}
-    for index, (name, pair) in enumerate(adapter_pairs(adapter).items()):
-        own = jax.random.fold_in(key, index)
+    for name, pair in adapter_pairs(adapter).items():
+        own = jax.random.fold_in(key, TARGETS.index(name))  # a tree's order depends on where it has been
         a, b = (jax.random.normal(jax.random.fold_in(own, i), x.shape) for i, x in enumerate((pair.a, pair.b)))
         drawn[name] = LoraPair(a=a, b=b)
     noise = from_pairs(drawn, adapter.scale)

@@ -1,0 +1,131 @@
+"""Score files from elsewhere: read, refused by line, and weighed like our own."""
+
+import json
+
+import numpy as np
+import pytest
+
+from canaryjax.errors import UserError
+from canaryjax.probes.external import read_scores
+from canaryjax.probes.findings import analyse
+from tests.probes import constructed
+
+TEXT = "né code 12ab!"
+SEGMENTS = [
+    {"name": "preamble", "start": 0, "end": 2},
+    {"name": "literal", "start": 2, "end": 8},
+    {"name": "secret", "start": 8, "end": 12},
+    {"name": "trailing", "start": 12, "end": 13},
+]
+
+
+def row(cell="tuned", seed=0, canary=0, **more):
+    base = {"cell": cell, "seed": seed, "canary": canary, "text": TEXT, "segments": SEGMENTS}
+    base |= {"ids": [5, 6, 7, 8, 9], "offsets": [[0, 2], [2, 8], [8, 10], [10, 12], [12, 13]]}
+    base |= {"logps": [-0.5, -0.25, -1.0, -2.0, -0.125], "baseline": "base"}
+    return base | more
+
+
+def base_row(**more):
+    return row("base", baseline=None, logps=[-0.5, -0.5, -0.5, -0.5, -0.5], **more)
+
+
+def written(tmp_path, rows):
+    path = tmp_path / "scores.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+def test_a_score_file_is_read_by_characters_or_bytes(tmp_path):
+    given = read_scores(written(tmp_path, [base_row(), row(ranks=[1, 2, 3, 4, 5], outputs=["code 12ab", "no"])]))
+    assert given.tokens[0].offsets == ((0, 3), (3, 9), (9, 11), (11, 13), (13, 14))  # the é has two bytes
+    assert given.tokens[0].owners == ("preamble", "literal", "secret", "secret", "trailing")
+    assert (given.canaries[0].secret, given.canaries[0].recall) == ("12ab", "code 12ab")
+    base, tuned = given.readings
+    np.testing.assert_array_equal(tuned.nll[0], [0.5, 0.25, 1.0, 2.0, 0.125])
+    assert (base.ranks, tuned.ranks[0].tolist()) == (None, [1, 2, 3, 4, 5])
+    assert [cell.kind for cell in given.cells] == ["baseline", "sft"]
+
+    shifted = [{**one, "start": one["start"] + (i > 0), "end": one["end"] + 1} for i, one in enumerate(SEGMENTS)]
+    bytes_of = {"offset_unit": "bytes", "segments": shifted, "offsets": [list(o) for o in given.tokens[0].offsets]}
+    again = read_scores(written(tmp_path, [base_row(**bytes_of), row(**bytes_of)]))
+    assert again.tokens == given.tokens
+
+
+def test_what_it_says_is_weighed(tmp_path):
+    given = read_scores(written(tmp_path, [base_row(), row(), row(seed=1)]))
+    config = constructed.config(reading={"window": 3, "sweep": [2, 5]})
+    report = analyse(given.tokens, given.canaries, given.cells, given.readings, config)
+    cell = report["cells"][1]
+    # (0.5 - 0.5 + 0.25 - 0.5 + 1 - 0.5) / 3 and the secret's (0.5 + 1.5) / 2.
+    assert cell["delta"]["window"]["value"] == pytest.approx(0.25 / 3)
+    assert cell["delta"]["secret"]["value"] == 1.0
+    assert cell["hits"] is None
+    holds = {rule["label"]: rule["holds"] for rule in cell["verdict"]["rules"]}
+    assert holds["behavioural damage"] is None  # nothing was generated: not known, and not "no"
+    assert report["decoys"] == []
+    assert any("No decoys" in text for text in report["reading"])
+
+
+def test_log_probs_that_are_not_finite_are_counted_and_named(tmp_path):
+    broken = json.dumps(row(canary=1, logps=[-0.5, None, -1.0, -2.0, -0.125])).replace("-2.0", "-Infinity")
+    path = written(tmp_path, [base_row(), base_row(canary=1), row()])
+    path.write_text(path.read_text() + broken + "\n")
+    given = read_scores(path)
+    report = analyse(
+        given.tokens, given.canaries, given.cells, given.readings, constructed.config(reading={"window": 3})
+    )
+    assert report["not_finite"] == {
+        "tokens": 2,
+        "where": [{"cell": "tuned", "seed": 0, "canary": 1, "positions": [1, 3]}],
+    }
+    secret = report["cells"][1]["delta"]["secret"]
+    assert (secret["instances"], secret["excluded"], secret["value"]) == (1, 1, 1.0)
+    assert any("2 token log-probs are not finite (tuned, seed 0, canary 1)" in text for text in report["warnings"])
+    json.dumps(report, allow_nan=False)
+
+
+def test_a_window_beyond_a_target_leaves_it_out(tmp_path):
+    given = read_scores(written(tmp_path, [base_row(), row()]))
+    report = analyse(given.tokens, given.canaries, given.cells, given.readings, constructed.config())
+    window = report["cells"][1]["delta"]["window"]
+    assert (window["value"], window["excluded"]) == (None, 1)
+    assert report["cells"][1]["decomposition"] is None
+    assert any("longer than the shortest target (5)" in text for text in report["warnings"])
+
+
+BAD = [
+    ({"logps": [-0.5]}, "as many logps as ids in row 2"),
+    ({"ranks": [1, 2]}, "as many ranks as ids in row 2"),
+    ({"ids": [5]}, "as many offsets as ids in row 2"),
+    ({"logps": [0.5, -1, -1, -1, -1]}, "natural log-probs, at most 0"),
+    ({"logps": "x"}, "logps as a list of numbers in row 2"),
+    ({"segments": SEGMENTS[1:]}, "without gaps in row 2"),
+    ({"segments": [*SEGMENTS[:2], {**SEGMENTS[2], "name": "hex"}, SEGMENTS[3]]}, "segments named among"),
+    ({"segments": [{"name": "secret"}]}, "segments .* in row 2"),
+    ({"offsets": [[0, 2], [2, 8], [8, 10], [10, 12], [12, 14]]}, "within the 13 characters"),
+    ({"offset_unit": "tokens"}, "offset_unit among"),
+    ({"kind": "other"}, "kind among"),
+    ({"kind": "baseline"}, "kind among"),
+    ({"baseline": "elsewhere"}, "the baseline 'elsewhere' of cell 'tuned'"),
+    ({"baseline": "tuned"}, "the baseline 'tuned' of cell 'tuned'"),
+    ({"seed": -1}, "a whole number seed in row 2"),
+    ({"cell": ""}, "a text cell in row 2"),
+    ({"canary": 1}, "expected every canary"),
+    ({"text": "xx code 12ab!"}, "the same text, spans and tokens"),
+    ({"outputs": [1]}, "outputs as a list of texts"),
+    ({"decoys": {"other": [1]}}, "decoys as lists by kind"),
+    ({"cell": "base", "baseline": None}, "found it again in row 2"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_a_row_that_does_not_fit_is_refused(tmp_path, change, message):
+    with pytest.raises(UserError, match=message):
+        read_scores(written(tmp_path, [base_row(), row() | change]))
+
+
+@pytest.mark.parametrize("rows", [[], [7]])
+def test_a_file_without_rows_of_scores_is_refused(tmp_path, rows):
+    with pytest.raises(UserError):
+        read_scores(written(tmp_path, rows))

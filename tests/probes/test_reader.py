@@ -1,0 +1,80 @@
+"""What is read of a model equals what the public scorer and sampler say of it."""
+
+import jax
+import numpy as np
+import pytest
+
+import canaryjax as cj
+from canaryjax.config.probes import ReadingConfig
+from canaryjax.models.lora import init_adapter
+from canaryjax.probes.canary import make_canaries
+from canaryjax.probes.reader import prepare, read_model
+
+
+@pytest.fixture(scope="module")
+def adapter(embedded_model):
+    fresh = init_adapter(jax.random.key(0), embedded_model.config, 3, 6.0)
+    keys = iter(jax.random.split(jax.random.key(1), 99))
+    return jax.tree.map(lambda x: x + 0.02 * jax.random.normal(next(keys), x.shape), fresh)
+
+
+@pytest.fixture(scope="module")
+def made(embedded_model, small_config, adapter):
+    canaries = make_canaries(small_config.canaries)
+    material = prepare(embedded_model.tokenizer, canaries, small_config.canaries, small_config.reading, 0)
+    return material, read_model(material, small_config.reading, embedded_model, adapter, "x", 4, "float32")
+
+
+def test_nll_is_the_scorers(made, embedded_model, adapter):
+    material, reading = made
+    prompts = [f"{canary.prompt}\n" for canary in material.canaries]
+    scores = cj.score(embedded_model, prompts, [canary.target for canary in material.canaries], adapter)
+    for own, score in zip(reading.nll, scores, strict=True):
+        np.testing.assert_allclose(own, -score.logps, atol=2e-5)
+    # Without the adapter other numbers come out: the comparison can fail.
+    base = cj.score(embedded_model, prompts, [canary.target for canary in material.canaries])
+    assert max(np.abs(own + other.logps).max() for own, other in zip(reading.nll, base, strict=True)) > 0.01
+
+
+def test_ranks_are_those_of_the_full_logits(made, embedded_model):
+    material, _ = made
+    reading = read_model(
+        material, ReadingConfig(samples=0, hits=(1,), decoys=0, shuffled=0), embedded_model, None, "x", 0
+    )
+    turn = material.turns[1]
+    logits = cj.logits(embedded_model, [[*turn.context, *turn.ids]])[0]
+    for place, token in enumerate(turn.ids):
+        row = logits[len(turn.context) + place - 1]
+        assert reading.ranks[1][place] == 1 + (row > row[token]).sum()
+
+
+def test_a_second_pass_reads_the_window_and_a_merged_one_the_same(made, small_config):
+    _, reading = made
+    for whole, window, merged in zip(reading.nll, reading.window_nll, reading.merged_nll, strict=True):
+        assert len(window) == small_config.reading.window
+        np.testing.assert_allclose(window, whole[: len(window)], atol=2e-5)
+        np.testing.assert_allclose(merged, whole, atol=1e-4)
+
+
+def test_a_decoy_is_scored_where_the_secret_stands(made, embedded_model, adapter):
+    material, reading = made
+    canary = material.canaries[2]
+    for kind, count in (("wrong", 3), ("shuffled", 2), ("format", 1)):
+        assert [len(sums) for sums in reading.decoy_nll[kind]] == [count] * 3
+    zero = canary.target.replace(canary.secret, "0" * 16)
+    score = cj.score(embedded_model, [f"{canary.prompt}\n"], [zero], adapter)[0]
+    owners = np.array(material.tokens[2].owners)  # every digit is one token: spans lie alike
+    expected = -score.logps[owners == "secret"].sum()
+    np.testing.assert_allclose(reading.decoy_nll["format"][2], [expected], rtol=1e-5)
+
+
+def test_outputs_are_the_samplers_and_no_longer_than_they_may_be(made, embedded_model, adapter):
+    material, reading = made
+    contexts, limits = [list(turn.context) for turn in material.turns], [len(turn.ids) + 4 for turn in material.turns]
+    assert limits[0] == max(limits)
+    greedy = cj.generate(embedded_model, contexts[:1], limits[0], adapter=adapter)[0][0]
+    assert reading.outputs[0][0] == greedy.text
+    drawn = cj.generate(embedded_model, contexts, max(limits), 0.7, 0.95, 2, seed=4, adapter=adapter)
+    decode = embedded_model.tokenizer.decode
+    for own, completions, limit in zip(reading.outputs, drawn, limits, strict=True):
+        assert list(own[1:]) == [decode(completion.ids[:limit]) for completion in completions]

@@ -1,0 +1,144 @@
+"""An audit from config to report on the embedded model: what it keeps, and how a stopped one goes on."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from canaryjax.errors import UserError
+from canaryjax.models.merge import merge_adapter
+from canaryjax.probes.canary import make_canaries
+from canaryjax.probes.matrix import make_cells
+from canaryjax.probes.noise import update_norms
+from canaryjax.probes.plan import plan_audit
+from canaryjax.probes.run import SCORES, open_run, run_audit, weigh_file
+from canaryjax.probes.training import Tuned, tune, tuning_rows
+from canaryjax.runlog.progress import Silence
+from canaryjax.weights.peft import load_adapter
+
+pytestmark = pytest.mark.slow
+VOLATILE = ("started", "finished", "timings", "run", "environment")
+
+
+def rows_of(path):
+    return [json.loads(line) for line in (path / SCORES).read_text().splitlines()]
+
+
+def steady(report):
+    return {key: value for key, value in report.items() if key not in VOLATILE}
+
+
+def test_every_model_is_read_on_every_canary(small_run, small_config):
+    path, report = small_run
+    names = [cell["name"] for cell in report["cells"]]
+    assert names == [
+        "deep", "deep/synth/3", "deep/synth/3/noise", "deep/synth/3/reexposed", "deep/random/3",
+        "flat", "flat/synth/3", "flat/random/3",
+    ]  # fmt: skip
+    counts = {}
+    for row in rows_of(path):
+        counts[row["cell"], row["seed"]] = counts.get((row["cell"], row["seed"]), 0) + 1
+    assert counts == {(cell, seed): 3 for cell in names for seed in ((0,) if cell in ("deep", "flat") else (0, 1))}
+    assert json.loads((path / "report.json").read_text()) == report
+    plan = plan_audit(small_config)
+    assert plan.models == {"baseline": 2, "sft": 8, "noise": 2, "reexposed": 2}
+    assert plan.outputs == sum(plan.models.values()) * 3 * 3
+
+
+def test_planting_deep_is_recalled_and_planting_once_is_not(small_run):
+    cells = {cell["name"]: cell for cell in small_run[1]["cells"]}
+    assert cells["deep"]["hits"][0]["hits"] == 3
+    assert cells["flat"]["hits"][0]["hits"] == 0
+    assert cells["deep"]["level"]["secret"] < 0.5 < cells["flat"]["level"]["secret"]
+
+
+def test_noise_has_the_norm_of_the_tuning_beside_it(small_run, small_config, embedded_model):
+    path, report = small_run
+    cells = {cell["name"]: cell for cell in report["cells"]}
+    tuned = load_adapter(embedded_model, path / "adapters" / "deep-synth-3-seed0")
+    assert all(float(norm.min()) > 0 for norm in update_norms(tuned).values())
+    assert cells["deep/synth/3/noise"]["delta"]["window"]["value"] != cells["deep/synth/3"]["delta"]["window"]["value"]
+
+
+def test_a_model_of_a_group_equals_one_trained_alone(small_run, small_config, embedded_model):
+    path, _ = small_run
+    planted_adapter = load_adapter(embedded_model, path / "adapters" / "planted-deep")
+    planted = merge_adapter(embedded_model.params, planted_adapter)[0]
+    canaries = make_canaries(small_config.canaries)
+    random = small_config.tuning.sources[1]
+    alone = tune(small_config, embedded_model, planted, canaries, [Tuned(random, 1)], 3, lambda row: None, None)
+    learned = np.concatenate([np.ravel(pair.b[0]) for _, pair in sorted(alone.layers.items())])  # b starts at 0
+    for seed, low, high in ((1, 0.0, 1e-4), (0, 0.3, 3.0)):
+        kept = load_adapter(embedded_model, path / "adapters" / f"deep-random-3-seed{seed}")
+        other = np.concatenate([np.ravel(pair.b) for _, pair in sorted(kept.layers.items())])
+        # As a whole: Adam makes a step of full size from a gradient that is all rounding.
+        assert low <= np.linalg.norm(learned - other) / np.linalg.norm(other) < high
+
+
+def test_the_seed_draws_the_rows_and_reexposure_adds_the_canaries(small_config):
+    canaries = make_canaries(small_config.canaries)
+    synth = small_config.tuning.sources[0]
+    plain, other = (tuning_rows(small_config, canaries, Tuned(synth, seed)) for seed in (0, 1))
+    assert len(plain) == 7
+    assert plain != other
+    more = tuning_rows(small_config, canaries, Tuned(synth, 0, reexposed=True))
+    assert more[:7] == plain
+    assert [row.response for row in more[7:]] == [canary.target for canary in canaries]
+
+
+def test_scores_alone_give_the_same_report(small_run, small_config, tmp_path):
+    path, report = small_run
+    run = open_run(small_config, tmp_path / "again", resume=False)
+    again = weigh_file(path / SCORES, small_config, run)
+    run.close()
+    for key in ("cells", "selection", "accounting", "merged", "decoys", "exposure", "failures", "reading"):
+        assert again[key] == report[key], key
+
+
+def stopped(path, tmp_path, cut):
+    """A copy of a run as a kill at some moment would have left it."""
+    copy = tmp_path / "stopped"
+    shutil.copytree(path, copy)
+    (copy / "report.json").unlink()
+    cut(copy)
+    return copy
+
+
+def first_models_only(copy):
+    lines = (copy / SCORES).read_text().splitlines(keepends=True)
+    (copy / SCORES).write_text("".join(lines[:7]) + lines[7][:40])  # two models, a row of the third, half a row
+    shutil.rmtree(copy / "adapters" / "flat-synth-3-seed1")
+    shutil.rmtree(copy / "adapters" / "planted-flat")
+
+
+@pytest.mark.parametrize("cut", [first_models_only, lambda copy: (copy / SCORES).unlink()])
+def test_a_stopped_run_ends_as_if_it_had_not_been(small_run, small_config, tmp_path, cut):
+    path, report = small_run
+    copy = stopped(path, tmp_path, cut)
+    run = open_run(small_config, copy, resume=True)
+    again = run_audit(small_config, run, Silence())
+    run.close()
+    assert steady(again)["manifest"].pop("state") == "verified"
+    for key in ("cells", "merged", "decoys", "failures"):
+        assert again[key] == report[key], key
+    assert sorted(rows_of(copy), key=str) == sorted(rows_of(path), key=str)
+
+
+def test_another_config_or_changed_canaries_are_refused(small_run, small_config, tmp_path):
+    path, _ = small_run
+    other = small_config.model_copy(update={"reading": small_config.reading.model_copy(update={"window": 12})})
+    with pytest.raises(UserError, match=r"differing keys: reading\.window"):
+        open_run(other, path, resume=True)
+    pinned = tmp_path / "manifest.json"
+    shutil.copy(path / "manifest.json", pinned)
+    canaries = small_config.canaries.model_copy(update={"manifest": str(pinned), "prefix": "other"})
+    run = open_run(changed := small_config.model_copy(update={"canaries": canaries}), tmp_path / "run", resume=False)
+    with pytest.raises(UserError, match="prefix is 'other' now and was 'canaryjax'"):
+        run_audit(changed, run, Silence())
+    run.close()
+
+
+def test_cells_are_named_once(small_config):
+    names = [cell.name for cell in make_cells(small_config)]
+    assert len(set(names)) == len(names)
