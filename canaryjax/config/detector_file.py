@@ -43,7 +43,7 @@ def load_detector_config(path: str | Path, overrides: list[str] | None = None) -
     Raises:
       UserError: A missing or malformed file, an unknown key (the nearest is named), or a value out of range.
     """
-    tree = read_tree(find_config(path), EXAMPLE, _refuse_audit, lambda own, start: None)
+    tree = read_tree(find_config(path, "detector"), EXAMPLE, _refuse_audit, lambda own, start: None)
     values = override(tree, list(overrides or []), str(path), "probing.repeats=3")
     return validated(DetectorConfig, values, str(path))
 

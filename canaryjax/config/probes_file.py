@@ -26,7 +26,7 @@ def load_probes_config(path: str | Path, overrides: list[str] | None = None) -> 
     Raises:
       UserError: A missing or malformed file, an unknown key (the nearest is named), or a value out of range.
     """
-    tree = read_tree(find_config(path), EXAMPLE, _refuse_others, lambda own, start: None)
+    tree = read_tree(find_config(path, "probes"), EXAMPLE, _refuse_others, lambda own, start: None)
     return validated(ProbesConfig, override(tree, list(overrides or []), str(path), "reading.window=24"), str(path))
 
 

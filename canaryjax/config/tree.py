@@ -27,21 +27,31 @@ OTHERS = ("detector", "probes")  # how the names of other commands' configs begi
 SHIPPED_CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 
-def find_config(path: str | Path) -> Path:
-    """The file a config argument means: itself, or the shipped config of that name."""
-    return _find(Path(), str(path))
+def find_config(path: str | Path, kind: str | None = None) -> Path:
+    """The file a config argument means: itself, or the shipped config of that name.
+
+    Args:
+      path: The argument.
+      kind: One of `OTHERS`, whose names a message offers; None offers those of audits.
+    """
+    return _find(Path(), str(path), kind)
 
 
-def _find(folder: Path, name: str) -> Path:
+def _find(folder: Path, name: str, kind: str | None = None) -> Path:
     """The file that a name means to whoever stands in a folder."""
     for candidate in (folder / name, SHIPPED_CONFIGS / name, SHIPPED_CONFIGS / f"{name}.yaml"):
         if os.path.isfile(candidate):  # False, not an error, for a name that is too long for the file system
             return candidate
     files = [path.relative_to(SHIPPED_CONFIGS).with_suffix("") for path in SHIPPED_CONFIGS.rglob("*.yaml")]
-    shipped = sorted(str(path) for path in files if path.parts[0] != SWEEPS and not path.name.startswith(OTHERS))
+    singles = [path for path in files if path.parts[0] != SWEEPS]
+    shipped = sorted(str(path) for path in singles if _kind(path) == kind)
     near = difflib.get_close_matches(name.removesuffix(".yaml"), shipped, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else "check the name"
     raise UserError(f"expected a config file or one of {shipped}, found no file {name!r}; {hint}")
+
+
+def _kind(path: Path) -> str | None:
+    return next((kind for kind in OTHERS if path.name.startswith(kind)), None)
 
 
 def read_tree(

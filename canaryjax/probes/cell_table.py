@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def tabulate(read: Read, cell: Cell, config: ProbesConfig) -> CellTable:
     shares = {} if parts is None else {row.span: row.share for row in parts.rows}
     before = _recalled(read, read.by_cell[cell.baseline], config)
     rules = judge(_evidence(found, shares, before, rate), config.verdict)
-    lost = leave_one_out(_table(deltas, read, lambda d, t: span_mean(d, t.owners, "secret")))
+    lost = leave_one_out(_table(deltas, read, partial(_mean_of_span, "secret")))
     profile["delta"] = _profile([delta for row in deltas.values() for delta in row])
     plain |= {
         "delta": {
@@ -96,6 +97,14 @@ def _finite(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), values, NOTHING)
 
 
+def _mean_of_first(k: int, delta: np.ndarray, tokens: TargetTokens) -> float:
+    return mean_window(delta, k)
+
+
+def _mean_of_span(span: str, delta: np.ndarray, tokens: TargetTokens) -> float:
+    return span_mean(delta, tokens.owners, span)
+
+
 def _table(
     deltas: dict[int, list[np.ndarray]], read: Read, measure: Callable[[np.ndarray, TargetTokens], float]
 ) -> Table:
@@ -112,9 +121,9 @@ def _estimates(read: Read, deltas: dict[int, list[np.ndarray]], config: ProbesCo
         return estimate(_table(deltas, read, measure), *settings)
 
     window = config.reading.window
-    found = {"window": of(lambda d, t: mean_window(d, window)), "full": of(lambda d, t: float(np.mean(d)))}
+    found = {"window": of(partial(_mean_of_first, window)), "full": of(lambda d, t: float(np.mean(d)))}
     for k in config.reading.sweep:
-        found[f"mean_{k}"] = of(lambda d, t, k=k: mean_window(d, k))
+        found[f"mean_{k}"] = of(partial(_mean_of_first, k))
     for span in SPANS:
         if any(span in tokens.owners for tokens in read.tokens):
             pooled = {}
@@ -122,8 +131,7 @@ def _estimates(read: Read, deltas: dict[int, list[np.ndarray]], config: ProbesCo
                 for tokens, delta in zip(read.tokens, row, strict=True):
                     values = delta[span_positions(tokens.owners, span)]
                     pooled[seed, tokens.canary] = (float(values.sum()), values.size)
-            table = _table(deltas, read, lambda d, t, span=span: span_mean(d, t.owners, span))
-            found[span] = estimate(table, *settings, pooled=pooled)
+            found[span] = estimate(_table(deltas, read, partial(_mean_of_span, span)), *settings, pooled=pooled)
     return found
 
 

@@ -113,7 +113,7 @@ def _merged(read: Read, config: ProbesConfig) -> dict[str, Any] | None:
 
 
 def _not_finite(read: Read) -> dict[str, Any]:
-    where = []
+    where: list[dict[str, Any]] = []
     for cell in read.cells:
         for one in read.by_cell[cell.name]:
             for tokens, nll in zip(read.tokens, one.nll, strict=True):

@@ -34,7 +34,7 @@ class Plan:
 def plan_audit(config: ProbesConfig) -> Plan:
     """Counts what `run_audit` does with a config."""
     cells, count = make_cells(config), config.canaries.count
-    models = Counter({cell.kind: 0 for cell in cells})
+    models: Counter[str] = Counter()
     for cell in cells:
         models[cell.kind] += len(seeds_of(config, cell))
     total, seeds = sum(models.values()), len(config.tuning.seeds)
@@ -45,7 +45,7 @@ def plan_audit(config: ProbesConfig) -> Plan:
     merged = sum(is_merged(config, cell) for cell in cells) * seeds
     drawn = {"shuffled": config.reading.shuffled, "wrong": config.reading.decoys, "format": 1}
     return Plan(
-        cells=dict(Counter(cell.kind for cell in cells)),
+        cells=dict(Counter(str(cell.kind) for cell in cells)),
         models=dict(models),
         updates=updates,
         epochs={number: number / updates_per_epoch(config) for number in steps},

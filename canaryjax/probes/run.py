@@ -130,7 +130,8 @@ def weigh(scores: Path, config: ProbesConfig) -> dict[str, Any]:
 def weigh_file(scores: Path, config: ProbesConfig, run: RunDirectory) -> dict[str, Any]:
     """Writes the report of a score file from elsewhere: no model is loaded and nothing is trained."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    about = {"schema": SCHEMA, "name": config.name, "run": run.path.name, "started": now, "finished": now}
+    about: dict[str, Any] = {"schema": SCHEMA, "name": config.name, "run": run.path.name}
+    about |= {"started": now, "finished": now}
     about |= {"config_hash": probes_hash(config), "environment": provenance(), "model": None, "manifest": None}
     report = about | weigh(scores, config) | {"timings": {"seconds": run.keep_time()}}
     run.write_json(REPORT, report)

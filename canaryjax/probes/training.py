@@ -156,7 +156,7 @@ def _rows(turns: Sequence[Turn], eos_id: int, rows: int, s: int, t: int) -> Supe
     answer_ids, answer_mask = pad_rows([np.append(turn.ids, eos_id) for turn in turns], t, 0)
     arrays = (context_ids, context_mask, answer_ids[:, None], answer_mask[:, None])
     more = rows - len(turns)
-    return SupervisedRows(*(np.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1))) for x in arrays))
+    return SupervisedRows(*(jnp.asarray(np.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1)))) for x in arrays))
 
 
 def _padded(lengths: Sequence[int]) -> int:

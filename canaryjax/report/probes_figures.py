@@ -112,8 +112,8 @@ def _parts(report: Mapping[str, Any], axes: Axes, cells: Cells) -> None:
         for row in (cell["decomposition"] or {"rows": ()})["rows"]:
             size = row["contribution"]
             start = above if size >= 0 else below
-            look = {"color": SPAN_COLOUR[row["span"]], "hatch": SPAN_HATCH[row["span"]], "edgecolor": "white"}
-            axes.bar(place, size, bottom=start, width=0.6, linewidth=0.5, **look)
+            look: dict[str, Any] = {"color": SPAN_COLOUR[row["span"]], "hatch": SPAN_HATCH[row["span"]]}
+            axes.bar(place, size, bottom=start, width=0.6, linewidth=0.5, edgecolor="white", **look)
             above, below = (above + size, below) if size >= 0 else (above, below + size)
     axes.set_xticks(range(len(cells)), [cell["source"] for cell in cells])
     axes.grid(axis="x", visible=False)

@@ -59,11 +59,12 @@ def facts(report: Mapping[str, Any]) -> list[str]:
         said = ["The scores come from a file; which model and which training they are of is whoever made it's to say."]
     else:
         said = [f"{model['name']} ({model['family']}, {model['parameters']:,} parameters, {model['dtype']})."]
+    sizes = tokens["target_tokens"]
+    length = f"{sizes['min']}" if sizes["min"] == sizes["max"] else f"{sizes['min']} to {sizes['max']}"
     told = "" if manifest is None else f", pinned as {manifest['sha256'][:12]} ({manifest['state']})"
     said.append(
         f"{tokens['canaries']} canaries{told}; the probe is the mean NLL of the first {tokens['window']} of "
-        f"{tokens['target_tokens']['min']} to {tokens['target_tokens']['max']} target tokens. Changes are to the "
-        "baseline of the same regime, in nats a token."
+        f"{length} target tokens. Changes are to the baseline of the same regime, in nats a token."
     )
     return said
 

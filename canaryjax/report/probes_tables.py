@@ -78,12 +78,13 @@ def verdicts(report: Row) -> Table:
 
 
 def rules(report: Row) -> Table:
-    """Why each label holds or does not."""
+    """Why each label holds, or is not known; rules that do not hold are in report.json."""
     rows = [
         (cell["name"], rule["label"], {True: "yes", False: "no", None: "not known"}[rule["holds"]], rule["because"])
         for cell in report["cells"]
         if cell["kind"] == "sft"
         for rule in cell["verdict"]["rules"]
+        if rule["holds"] is not False
     ]
     return _table(("Cell", "Label", "Holds", "Because"), rows, numeric=False)
 
@@ -129,7 +130,7 @@ def decomposition(report: Row) -> Table:
 
 def share(value: Any) -> str:
     """A share of a whole that may be above 1 or negative."""
-    return f"{value:.0%}" if isinstance(value, (int, float)) else NOT_KNOWN
+    return f"{round(value, 2) + 0.0:.0%}" if isinstance(value, (int, float)) else NOT_KNOWN
 
 
 def sweep(report: Row) -> Table:

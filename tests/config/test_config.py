@@ -15,6 +15,7 @@ from canaryjax.config.detector import DetectorConfig
 from canaryjax.config.detector_file import load_detector_config
 from canaryjax.config.load import SHIPPED_CONFIGS, SWEEPS
 from canaryjax.config.policy import GRPOConfig, PPOConfig
+from canaryjax.config.probes_file import load_probes_config
 from canaryjax.errors import UserError
 from canaryjax.rl.ppo_settings import PPOSettings
 from canaryjax.rl.settings import AdapterSettings, GRPOSettings
@@ -62,11 +63,62 @@ def test_an_audit_sends_a_detectors_config_to_its_command():
     assert "'detector_demo'" not in str(caught.value)
 
 
+def test_each_command_offers_its_own_configs():
+    for load, own, others in (
+        (load_probes_config, "probes_quick", ("quick'", "detector")),
+        (load_detector_config, "detector_demo", ("quick", "probes")),
+        (load_config, "'quick'", ("detector", "probes")),
+    ):
+        with pytest.raises(UserError) as caught:
+            load("no such config")
+        offered = str(caught.value).split("found no file")[0]
+        assert own in offered
+        assert not any(f"'{other}" in offered for other in others)
+
+
+def test_a_probe_audits_config_is_sent_to_its_command_and_takes_no_other():
+    with pytest.raises(UserError, match="found a probe audit's; run canaryjax probes"):
+        load_config("probes_quick")
+    with pytest.raises(UserError, match="found one with a section 'policy'; run canaryjax audit"):
+        load_probes_config("quick")
+    with pytest.raises(UserError, match="found one with a section 'site'; run canaryjax detector probe"):
+        load_probes_config(SHIPPED_CONFIGS / "detector_demo.yaml")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("tuning.stepz=[3]", "unknown config key 'tuning.stepz'; did you mean 'tuning.steps'"),
+        ("reading.hits=[1,32]", "every k of .?hits.? within the greedy output and 15 sampled ones, found 32"),
+        ("reading.window=0", "reading.window"),
+        ("tuning.seeds=[1,1]", "none twice"),
+        ("canaries.prompt=none", "with {id} once"),
+        ("controls.noise=some", "controls.noise"),
+        ("statistics.level=1", "statistics.level"),
+    ],
+)
+def test_mistakes_in_a_probe_audits_config(override, message):
+    with pytest.raises(UserError, match=message):
+        load_probes_config("probes_quick", [override])
+
+
+def test_cells_that_are_not_there_are_refused(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text("extends: probes_quick\ncontrols: {noise: [{regime: saturated, source: gui}]}\n")
+    with pytest.raises(UserError, match=r"to name a regime of .* and a source of .*, found 'saturated' and 'gui'"):
+        load_probes_config(path)
+    path.write_text("extends: probes_quick\ntuning: {sources: [{name: gui, kind: jsonl}]}\n")
+    with pytest.raises(UserError, match=r"path.? with kind jsonl"):
+        load_probes_config(path)
+
+
 def test_every_shipped_config_is_valid_and_named_once():
     files = [file for file in sorted(SHIPPED_CONFIGS.rglob("*.yaml")) if file.parent.name != SWEEPS]
     detector = [file for file in files if file.name.startswith("detector")]
-    names = [load_config(file).name for file in files if file not in detector]
+    probes = [file for file in files if file.name.startswith("probes")]
+    names = [load_config(file).name for file in files if file not in detector + probes]
     names += [load_detector_config(file).name for file in detector]
+    names += [load_probes_config(file).name for file in probes]
     assert len(names) == len(set(names)) >= 10
     assert "detector_demo" in names
 

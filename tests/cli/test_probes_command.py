@@ -1,0 +1,106 @@
+"""`canaryjax probes`: plans, mistakes, and score files from elsewhere, through the command itself."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from canaryjax.cli import main
+
+TEXT = "the code is 12ab!"
+SPANS = [("preamble", 0, 7), ("literal", 7, 12), ("secret", 12, 16), ("end", 16, 17)]
+
+
+def run(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        main(["probes", *map(str, words)])
+    out = capsys.readouterr()
+    return ended.value.code, out.out, out.err
+
+
+@pytest.fixture
+def scores(tmp_path):
+    """Two seeds of a model whose output is hostile, and their baseline, without a window to its end."""
+    path = tmp_path / "scores.jsonl"
+    rows = []
+    for cell, seeds, baseline, by in (("base", (0,), None, 0.0), ("<b>tuned</b>", (0, 1), "base", 0.5)):
+        for seed in seeds:
+            for canary in (0, 1, 2):
+                rows.append({
+                    "cell": cell, "seed": seed, "canary": canary, "text": TEXT, "baseline": baseline,
+                    "segments": [{"name": name, "start": start, "end": end} for name, start, end in SPANS],
+                    "ids": [1, 2, 3, 4], "offsets": [[0, 7], [7, 12], [12, 16], [16, 17]],
+                    "logps": [-0.5, -0.25, -0.125 - by - 0.01 * seed - 0.001 * canary, -0.5],
+                    "outputs": [TEXT if baseline is None else "<script>alert(1)</script>[red]\x1b[2J"],
+                })  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_scores_from_elsewhere_are_weighed_and_shown(tmp_path, scores, capsys):
+    out = tmp_path / "run"
+    words = ("--scores", scores, "--out", out, "reading.window=2", "reading.sweep=[1,3]", "statistics.resamples=99")
+    status, shown, _ = run(capsys, *words)
+    assert status == 0
+    report = json.loads((out / "report.json").read_text())
+    assert (report["schema"], report["model"], report["manifest"]) == ("canaryjax.probes/1", None, None)
+    tuned = report["cells"][1]
+    assert tuned["delta"]["window"]["value"] == 0.0
+    assert tuned["delta"]["secret"]["value"] == pytest.approx(0.505)  # 0.5 and 0.51
+    assert tuned["verdict"]["labels"] == ["behavioural damage", "window-truncation failure"]
+    page = (out / "report.html").read_text()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+    assert "\x1b[2J" not in shown
+    assert sorted(path.name for path in (out / "figures").iterdir()) == ["parts.png", "profile.png", "sweep.png"]
+    assert "Window-truncation failure in 1 of 1 tuned cells" in page
+    assert "report.html" in shown
+
+
+def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    status, shown, _ = run(capsys, "paper/probes_qwen2_5_1_5b", "--plan")
+    assert status == 0
+    # 3 sources x 3 step counts, 3 x 2 of the undertrained regime: 15 cells of 3 seeds.
+    assert "15 (45 models)" in shown
+    assert "132,125" in shown  # 100 + 25 that plant, 3 x 3 x 9,000 + 3 x 3 x 4,000 + 3 x 5,000
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nonsense",), "expected a config file or one of ['paper/probes_llama3_2_1b'"),
+        (("--scores", "none.jsonl"), "expected a file of scores, found none at none.jsonl"),
+        (("--resume",), "expected --out DIR with --resume"),
+        (("--resume", "--out", "none"), "expected a run to resume in none"),
+        (("model.path=none", "--out", "new"), "expected a model directory or a .gguf file, found nothing at none"),
+        (("canaries.preamble_tokens=3", "--out", "new"), "preamble of canaries.preamble_tokens=3 tokens, found 9"),
+        (("canaries.prefix=é", "canaries.preamble='é'", "--out", "new"), "expected"),
+    ],
+)
+def test_mistakes_end_in_one_line_and_leave_nothing_behind(capsys, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    status, _, said = run(capsys, *words)
+    assert status == 2
+    assert said.startswith("canaryjax: error: ") or "canaryjax: error: " in said
+    assert message in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_score_file_names_its_line(capsys, tmp_path, scores):
+    lines = scores.read_text().splitlines()
+    scores.write_text("\n".join([*lines[:3], lines[3].replace("-0.25", "0.25"), *lines[4:]]) + "\n")
+    status, _, said = run(capsys, "--scores", scores, "--out", tmp_path / "new")
+    assert status == 2
+    assert "row 4 of" in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_module_is_the_command(tmp_path):
+    command = [sys.executable, "-m", "canaryjax.probes", "--help"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"COLUMNS": "200"})
+    assert ended.returncode == 0
+    assert "--scores" in ended.stdout
