@@ -10,12 +10,17 @@ import pytest
 from canaryjax import stats
 from canaryjax.config import load_config
 from canaryjax.config.detector import DetectorConfig
-from canaryjax.config.listing import config_keys, detector_keys, written
+from canaryjax.config.listing import config_keys, detector_keys, probes_keys, written
 from canaryjax.config.policy import ALGORITHMS
+from canaryjax.config.probes import ProbesConfig
 from canaryjax.config.schema import AuditConfig
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLES = {"audit": ("BC", 71, 19), "detector": ("SD", 41, 15)}  # letters of the IDs; requirements; points left open
+TABLES = {
+    "audit": ("BC", 71, 19),
+    "detector": ("SD", 41, 15),
+    "probes": ("PA", 53, 15),
+}  # letters of the IDs; requirements; points left open
 TEST = re.compile(r"`(tests/(?:\w+/)*test_\w+\.py)::(test_\w+)`")
 KEY = re.compile(r"(?:(?P<whose>[\w/]+):)?(?P<name>\w+(?:\.\w+)+)(?:=(?P<value>.+))?")
 
@@ -46,8 +51,9 @@ def names_in(file):
 @cache
 def defaults(whose):
     """Keys and their values as an override writes them: a shipped config's, an algorithm's, or what both have alike."""
-    if whose == "detector":
-        return {key.name: key.default for key in detector_keys()}
+    others = {"detector": detector_keys, "probes": probes_keys}
+    if whose in others:
+        return {key.name: key.default for key in others[whose]()}
     if whose is not None and whose not in ALGORITHMS:
         config = load_config(whose)
         names = [key.name for key in config_keys() if key.algorithm in (None, config.policy.algorithm)]
@@ -60,7 +66,8 @@ def where_faults(cell):
     """What a cell names in backticks and is neither a file nor a key with that value."""
     for token in re.findall(r"`([^`]+)`", cell):
         key = KEY.fullmatch(token)
-        sections = (DetectorConfig if key and key["whose"] == "detector" else AuditConfig).model_fields
+        others = {"detector": DetectorConfig, "probes": ProbesConfig}
+        sections = others.get(key["whose"] if key else None, AuditConfig).model_fields
         if key and key["name"].split(".")[0] in sections:
             found = defaults(key["whose"]).get(key["name"])
             if found is None:

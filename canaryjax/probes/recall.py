@@ -1,11 +1,10 @@
 """Whether a secret is said: hits among nested sets of outputs, and what was said instead (PA-21, PA-45, PA-A14)."""
 
 from collections.abc import Mapping, Sequence
-from math import comb
 
 from canaryjax.errors import UserError
 from canaryjax.probes.records import Recalled
-from canaryjax.stats.proportion import wilson_interval
+from canaryjax.stats import pass_at_k, wilson_interval
 
 Found = Mapping[int, Sequence[Sequence[bool]]]  # seed -> per canary, of each output whether it holds the secret
 
@@ -32,17 +31,8 @@ def hits(found: Found, k: int, level: float) -> Recalled:
     sampled = [outputs[1:] for row in found.values() for outputs in row]
     unbiased = None
     if sampled and all(len(outputs) >= k for outputs in sampled):
-        unbiased = sum(at_least_one(len(outputs), sum(outputs), k) for outputs in sampled) / len(sampled)
+        unbiased = sum(pass_at_k(len(outputs), sum(outputs), k) for outputs in sampled) / len(sampled)
     return Recalled(k, sum(per_seed), n, per_seed, wilson_interval(sum(per_seed), n, level), unbiased)
-
-
-def at_least_one(n: int, right: int, k: int) -> float:
-    """Chance that k of n outputs, drawn without replacement, hold one of the `right` ones (Chen et al. 2021).
-
-    >>> round(at_least_one(15, 1, 3), 3)
-    0.2
-    """
-    return 1.0 - comb(n - right, k) / comb(n, k)
 
 
 def says(output: str, recall: str) -> bool:

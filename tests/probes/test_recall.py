@@ -1,7 +1,5 @@
 """hit@k over nested outputs, and decoys."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from canaryjax.config.probes import CanariesConfig
 from canaryjax.errors import UserError
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.decoy import exposure, make_decoys
-from canaryjax.probes.recall import at_least_one, first_difference, hits
+from canaryjax.probes.recall import first_difference, hits, says
 
 FOUND = {0: [[False, False, True, False, False], [True, False, False, False, False]],
          1: [[False, False, False, False, True], [False] * 5]}  # fmt: skip
@@ -29,13 +27,6 @@ def test_the_estimator_of_k_draws_is_another_quantity():
     assert found.hits / found.n == 0.25  # by chance equal here: the greedy output is in the one and not in the other
     assert hits(FOUND, 1, 0.95).unbiased == pytest.approx(2 * 0.25 / 4)
     assert hits(FOUND, 5, 0.95).unbiased is None  # 4 were sampled
-
-
-def test_the_estimator_equals_every_choice_counted():
-    outputs = [True, False, False, True, False, False, False]
-    for k in (1, 2, 3):
-        chosen = list(itertools.combinations(outputs, k))
-        assert at_least_one(7, 2, k) == pytest.approx(sum(map(any, chosen)) / len(chosen))
 
 
 def test_more_than_there_are_is_refused():
@@ -77,3 +68,10 @@ def test_ranks_of_a_secret_that_is_one_more_decoy_are_uniform():
     draws = rng.normal(size=(4000, 20))
     p = np.array([exposure(row[0], row[1:]).p_value for row in draws])
     assert (p <= 0.05).mean() == pytest.approx(0.05, abs=0.011)  # three standard errors
+
+
+def test_an_empty_answer_and_an_echo_of_the_prompt_are_no_recall():
+    for canary in make_canaries(CanariesConfig(count=5)):
+        assert says(f"so {canary.target}", canary.recall)
+        for output in ("", " ", canary.prompt, f"{canary.prompt}\n", canary.target.replace(canary.secret, "")):
+            assert not says(output, canary.recall)
