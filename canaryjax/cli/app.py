@@ -72,7 +72,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         status = _say(text, EXIT_USER)
     except MemoryError:
-        status = _say("expected enough memory, found too little; lower study.policies_per_chunk", EXIT_OTHER)
+        status = _say(
+            "expected enough memory, found too little; do less at once (an audit's study.policies_per_chunk, a batch "
+            "size), or free some",
+            EXIT_OTHER,
+        )
     sys.exit(status)
 
 

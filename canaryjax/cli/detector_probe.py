@@ -116,9 +116,18 @@ def plan_rows(plan: "Plan", config: "DetectorConfig", site: "Site") -> list[tupl
 
 
 def _agreed(config: "DetectorConfig") -> bool:
-    """Whether the user wants the calls sent; asked only on a terminal, and only where they leave the machine."""
-    if config.model.backend == "local" or not sys.stdin.isatty():
+    """Whether the user wants the calls sent; asked only where they leave the process.
+
+    Raises:
+      UserError: Nobody is there to ask: what is sent to an API may cost money and tells it the questions.
+    """
+    if config.model.backend == "local":
         return True
+    if not sys.stdin.isatty():
+        raise UserError(
+            "expected --yes, or a terminal to ask at, before calls are sent to an API, found neither; look at --plan, "
+            "then add --yes"
+        )
     try:
         agreed = input("Send these calls? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

@@ -40,7 +40,9 @@ def probes(
     from canaryjax.probes.run import open_run
 
     source, overrides = split_words(words or [], DEFAULT_CONFIG)
-    config = load_probes_config(source, overrides)
+    # Without a config of its own a file of scores is no quick audit.
+    named = ["name=scores"] if scores is not None and source == DEFAULT_CONFIG else []
+    config = load_probes_config(source, [*named, *overrides])
     if scores is not None and (plan or resume):
         raise UserError("expected --scores without --plan and --resume, found both; nothing is trained: leave them out")
     if plan:

@@ -77,6 +77,8 @@ def test_a_plan_is_exact_and_sends_nothing(write, capsys, tmp_path):
     assert (code, "at most 396 calls (probing.max_calls), found 397" in err) == (2, True)
     code, _, err = probe(capsys, file, "--resume")
     assert (code, "expected --out DIR with --resume" in err) == (2, True)
+    code, _, err = probe(capsys, file)  # tests have no terminal: nobody could say yes
+    assert (code, "look at --plan, then add --yes" in err) == (2, True)
     assert not (tmp_path / "runs").exists()
 
 
