@@ -101,3 +101,29 @@ def test_the_sweep_holds_the_same_numbers(sweep):
         report = committed(name, sweep)
         assert found["auroc"] == report["detection"]["auroc"]
         assert [found["arms"][arm]["scores"] for arm in ARMS] == [report["arms"][arm]["scores"] for arm in ARMS]
+
+
+def test_the_probe_audit_in_the_readme():
+    report = committed("report", "probes_quick")
+    cells = {cell["name"]: cell for cell in report["cells"]}
+    text = (ROOT / "README.md").read_text("utf-8")
+    for name, said in (
+        ("saturated/synth/120", "saturated, tuned on captions"),
+        ("saturated/synth/120/reexposed", "the same with the canaries among its rows"),
+        ("saturated/safety/120", "saturated, on refusals"),
+        ("saturated/random/120", "saturated, on questions"),
+    ):
+        cell = cells[name]
+        window, secret = (f"{cell['delta'][quantity]['value']:+.4f}" for quantity in ("window", "secret"))
+        first, _, last = (f"{one['hits']}/{one['n']}" for one in cell["hits"])
+        (label,) = cell["verdict"]["labels"]
+        assert f"| {said} | {window} | {secret} | {first} | {last} | {label} |" in text
+    light = [cells[f"undertrained/{source}/120"] for source in ("synth", "safety", "random")]
+    for quantity in ("window", "secret"):
+        assert ", ".join(f"{cell['delta'][quantity]['value']:+.4f}" for cell in light) in text
+    assert {label for cell in light for label in cell["verdict"]["labels"]} == {"no disagreement"}
+    noise = [
+        cell["delta"][q]["value"] for cell in cells.values() if cell["kind"] == "noise" for q in ("window", "secret")
+    ]
+    assert max(map(abs, noise)) < 0.002
+    assert report["accounting"]["secret_below_zero"] == 0
