@@ -61,7 +61,9 @@ def probes(
 
 def how_to_resume() -> str:
     """What to say after a stop: where the run is and how it goes on; empty before anything was trained."""
-    if "run" not in _current or not (_current["run"] / "metrics.jsonl").is_file():
+    from canaryjax.probes.checkpoint import METRICS
+
+    if "run" not in _current or not (_current["run"] / METRICS).is_file():
         return ""
     run = _current["run"]
     command = shlex.join(["canaryjax", "probes", *_current["words"], "--out", str(run), "--resume"])

@@ -1,43 +1,46 @@
-"""Step checkpoints of one training of a probe audit, so that a kill loses little of it."""
+"""Step checkpoints and metrics of one training of a probe audit, so that a kill loses little of it."""
 
-from pathlib import Path
+import json
 from typing import Any, TypeVar
 
-from canaryjax.rl.metrics import Log
 from canaryjax.runlog import Progress
+from canaryjax.runlog.directory import RunDirectory
 from canaryjax.runlog.provenance import package_version
 from canaryjax.weights.state_store import StateStore
 
+METRICS = "metrics.jsonl"
 State = TypeVar("State")
 
 
 class TrainingCheckpoints:
-    """What a trainer is given (`rl.checkpoint.Checkpoints`): states under a folder of the training's own."""
+    """What a trainer is given (`rl.checkpoint.Checkpoints`): states in the run, under the training's own name."""
 
-    def __init__(self, folder: Path, config_hash: str, name: str, every: int, progress: Progress, log: Log) -> None:
-        """Takes where, what it belongs to, and how many updates lie between two states."""
+    def __init__(self, run: RunDirectory, config_hash: str, name: str, every: int, progress: Progress) -> None:
+        """Takes the run, what states belong to, and how many updates lie between two of them."""
         belongs = {"canaryjax": package_version("canaryjax") or "unknown", "config": config_hash, "training": name}
-        self._store = StateStore(folder, belongs)
-        self._name, self._every, self._progress, self._log = name, every, progress, log
-        self._rows: list[dict] = []
+        self.folder = run.path / "checkpoints" / name
+        self._store = StateStore(self.folder, belongs)
+        self._run, self._name, self._every, self._progress = run, name, every, progress
         self._steps = 0
 
     def log(self, row: dict) -> None:
-        """Passes a metrics row on, and keeps it for the states to come."""
-        self._rows.append(row)
-        self._log({**row, "training": self._name})
+        """Adds a metrics row to the run's."""
+        self._run.append_jsonl(METRICS, {**row, "training": self._name})
         if row["policy"] == 0:  # all models of a training make an update together
             self._progress.pace(f"{self._name}: update {row['step'] + 1} of {self._steps}")
 
     def restore(self, fresh: State, steps: int) -> State:
-        """The newest state, the rows that led to it logged again; `fresh` where there is none."""
+        """The newest state, or `fresh`; metrics of updates that are made again are taken out first."""
         self._steps = steps
         saved = self._store.newest(fresh, self._progress.note)
+        begun = 0 if saved is None else saved.step
+        rows = self._run.read_jsonl(METRICS)
+        kept = [row for row in rows if row["training"] != self._name or row["step"] < begun]
+        if len(kept) < len(rows):
+            self._run.write_text(METRICS, "".join(f"{json.dumps(row)}\n" for row in kept))
         if saved is None:
             return fresh
-        for row in saved.notes["rows"]:
-            self.log(row)
-        self._progress.note(f"{self._name}: resuming at update {saved.step} of {steps}")
+        self._progress.note(f"{self._name}: resuming at update {begun} of {steps}")
         return saved.state
 
     def due(self, step: int, steps: int) -> bool:
@@ -46,7 +49,7 @@ class TrainingCheckpoints:
 
     def save(self, state: Any, step: int, steps: int) -> None:
         """Begins to write a state."""
-        self._store.save(step, state, {"rows": list(self._rows)})
+        self._store.save(step, state, {})
 
     def close(self) -> None:
         """Waits for what is being written."""

@@ -5,6 +5,7 @@ on where it was: `scores.jsonl` holds all that the report is made from, in the f
 """
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
@@ -38,7 +39,7 @@ from canaryjax.weights.checkpoint import LoadedModel, load_model
 from canaryjax.weights.peft import load_adapter, save_adapter
 
 SCHEMA = "canaryjax.probes/1"
-REPORT, SCORES, METRICS, MANIFEST = "report.json", "scores.jsonl", "metrics.jsonl", "manifest.json"
+REPORT, SCORES, MANIFEST = "report.json", "scores.jsonl", "manifest.json"
 
 
 def open_run(config: ProbesConfig, out: Path | None, resume: bool) -> RunDirectory:
@@ -159,9 +160,7 @@ class _Audit:
         whole = {key for key, count in counts.items() if count == len(self.material.canaries)}
         if len(whole) < len(counts):
             kept = [row for row in rows if (row["cell"], row["seed"]) in whole]
-            self.run.write_text(SCORES, "")
-            for row in kept:
-                self.run.append_jsonl(SCORES, row)
+            self.run.write_text(SCORES, "".join(f"{json.dumps(row)}\n" for row in kept))
         return whole
 
     def run_regime(self, regime: RegimeConfig, done: set[tuple[str, int]]) -> None:
@@ -186,10 +185,11 @@ class _Audit:
         name = f"planted-{regime.name}"
         adapter = self._kept(name)
         if adapter is None:
-            with closing(self._checkpoints(name)) as kept:
-                turns = self.material.turns
-                adapter = plant(self.config, self.model, turns, regime, kept.log, kept)
+            states = self._checkpoints(name)
+            with closing(states):
+                adapter = plant(self.config, self.model, self.material.turns, regime, states.log, states)
             self._keep(adapter, name)
+            shutil.rmtree(states.folder, ignore_errors=True)
         return dataclasses.replace(self.model, params=merge_adapter(self.model.params, adapter)[0])
 
     def _tuned(self, planted: LoadedModel, cells: Sequence[Cell], steps: int) -> dict[tuple[str, int], Adapter]:
@@ -203,7 +203,8 @@ class _Audit:
             return found
         name = f"tuned-{cells[0].regime}-{steps}"
         group = [Tuned(sources[cell.source], seed, cell.kind == "reexposed") for cell, seed in wanted]
-        with closing(self._checkpoints(name)) as states:
+        states = self._checkpoints(name)
+        with closing(states):
             canaries = self.material.canaries
             stacked = tune(self.config, self.model, planted.params, canaries, group, steps, states.log, states)
         for place, (cell, seed) in enumerate(wanted):
@@ -211,10 +212,17 @@ class _Audit:
             found[cell.name, seed] = adapter
             if kept[cell.name, seed] is None:
                 self._keep(adapter, _file_name(cell, seed))
-        shutil.rmtree(self._states(name), ignore_errors=True)
+        shutil.rmtree(states.folder, ignore_errors=True)
         return found
 
-    def _read(self, planted, cell, adapter, done, seed: int | None = None) -> None:
+    def _read(
+        self,
+        planted: LoadedModel,
+        cell: Cell,
+        adapter: Adapter | None,
+        done: set[tuple[str, int]],
+        seed: int | None = None,
+    ) -> None:
         seed = seeds_of(self.config, cell)[0] if seed is None else seed
         if (cell.name, seed) in done:
             return
@@ -226,15 +234,8 @@ class _Audit:
         self.progress.advance(detail=f"{cell.name}, seed {seed}")
 
     def _checkpoints(self, name: str) -> TrainingCheckpoints:
-        every, digest = self.config.tuning.checkpoint_every, probes_hash(self.config)
-
-        def log(row: dict) -> None:
-            self.run.append_jsonl(METRICS, row)
-
-        return TrainingCheckpoints(self._states(name), digest, name, every, self.progress, log)
-
-    def _states(self, name: str) -> Path:
-        return self.run.path / "checkpoints" / name
+        every = self.config.tuning.checkpoint_every
+        return TrainingCheckpoints(self.run, probes_hash(self.config), name, every, self.progress)
 
     def _kept(self, name: str) -> Adapter | None:
         path = self.run.path / "adapters" / name

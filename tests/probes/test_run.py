@@ -8,10 +8,13 @@ import pytest
 
 from canaryjax.errors import UserError
 from canaryjax.models.merge import merge_adapter
+from canaryjax.probes import reader
 from canaryjax.probes.canary import make_canaries
+from canaryjax.probes.checkpoint import TrainingCheckpoints
 from canaryjax.probes.matrix import make_cells
 from canaryjax.probes.noise import update_norms
 from canaryjax.probes.plan import plan_audit
+from canaryjax.probes.reader import prepare, read_model
 from canaryjax.probes.run import SCORES, open_run, run_audit, weigh_file
 from canaryjax.probes.training import Tuned, tune, tuning_rows
 from canaryjax.runlog.progress import Silence
@@ -123,6 +126,50 @@ def test_a_stopped_run_ends_as_if_it_had_not_been(small_run, small_config, tmp_p
     for key in ("cells", "merged", "decoys", "failures"):
         assert again[key] == report[key], key
     assert sorted(rows_of(copy), key=str) == sorted(rows_of(path), key=str)
+    updates = [(row["training"], row["step"], row["policy"]) for row in run.read_jsonl("metrics.jsonl")]
+    assert len(updates) == len(set(updates)) == 40 + 1 + 3 * (6 + 4)  # planted twice, then tuned in two groups
+
+
+class StoppedError(Exception):
+    """In place of a kill."""
+
+
+def test_a_training_that_is_stopped_goes_on_from_its_last_state(small_run, small_config, tmp_path, monkeypatch):
+    report = small_run[1]
+    run = open_run(small_config, tmp_path / "run", resume=False)
+    keep = TrainingCheckpoints.save
+
+    def save_and_stop(self, state, step, steps):
+        keep(self, state, step, steps)
+        if (self.folder.name, step) == ("planted-deep", 26):
+            raise StoppedError
+
+    monkeypatch.setattr(TrainingCheckpoints, "save", save_and_stop)
+    with pytest.raises(StoppedError):
+        run_audit(small_config, run, Silence())
+    run.close()
+    monkeypatch.setattr(TrainingCheckpoints, "save", keep)
+    told = []
+    listening = Silence()
+    listening.note = told.append
+    run = open_run(small_config, run.path, resume=True)
+    again = run_audit(small_config, run, listening)
+    run.close()
+    assert "planted-deep: resuming at update 26 of 40" in told
+    assert again["cells"] == report["cells"]
+    updates = [(row["training"], row["step"], row["policy"]) for row in run.read_jsonl("metrics.jsonl")]
+    assert len(updates) == len(set(updates)) == 40 + 1 + 3 * (6 + 4)
+
+
+def test_models_are_read_by_programs_that_are_compiled_once(small_run, small_config, embedded_model):
+    path, _ = small_run
+    canaries = make_canaries(small_config.canaries)
+    material = prepare(embedded_model.tokenizer, canaries, small_config.canaries, small_config.reading, 0)
+    adapters = [load_adapter(embedded_model, path / "adapters" / f"deep-synth-3-seed{seed}") for seed in (0, 1)]
+    read_model(material, small_config.reading, embedded_model, adapters[0], "x", 0)
+    before = reader._read_rows._cache_size()
+    read_model(material, small_config.reading, embedded_model, adapters[1], "y", 1)
+    assert reader._read_rows._cache_size() == before
 
 
 def test_another_config_or_changed_canaries_are_refused(small_run, small_config, tmp_path):
