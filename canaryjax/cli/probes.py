@@ -30,6 +30,10 @@ def probes(
     out: Annotated[Path | None, typer.Option(help="Run directory; default runs/<name>-<hash>-<n>.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would run, without weights, and stop.")] = False,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="DIR", help="A finished run of another model, for the page."),
+    ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Weigh per-token log-probs from elsewhere (JSONL) instead of training."),
@@ -38,6 +42,7 @@ def probes(
     """Plants secrets, tunes models on top, and reports where memorisation probes of them disagree."""
     from canaryjax.config.probes_file import load_probes_config
     from canaryjax.probes.run import open_run
+    from canaryjax.report.probes_page import read_probes
 
     source, overrides = split_words(words or [], DEFAULT_CONFIG)
     # Without a config of its own a file of scores is no quick audit.
@@ -50,10 +55,12 @@ def probes(
         return
     if scores is not None and not scores.is_file():
         raise UserError(f"expected a file of scores, found none at {scores}; check --scores")
+    for other in beside or ():
+        read_probes(other)  # before anything is trained
     run = open_run(config, out, resume)
     _current.update(run=run.path, words=words or [])
     try:
-        _run(config, run, scores)
+        _run(config, run, scores, beside or [])
     finally:
         run.discard_unused()  # after a mistake or a stop before anything was trained
         run.close()
@@ -70,7 +77,7 @@ def how_to_resume() -> str:
     return f"; what was trained and read is kept in {run}; go on with: {command}"
 
 
-def _run(config: "ProbesConfig", run: "RunDirectory", scores: Path | None) -> None:
+def _run(config: "ProbesConfig", run: "RunDirectory", scores: Path | None, beside: list[Path]) -> None:
     from rich.console import Console
 
     from canaryjax.cli.progress import watching
@@ -82,7 +89,7 @@ def _run(config: "ProbesConfig", run: "RunDirectory", scores: Path | None) -> No
         progress.note(f"run directory {run.path}")
         report = run_audit(config, run, progress) if scores is None else weigh_file(scores, config, run)
         progress.stage("report")
-        page = write_probes_page(run.path)
+        page = write_probes_page(run.path, beside)
     console = Console()
     console.print(probes_summary(all_printable(report)))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)

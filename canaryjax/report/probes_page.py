@@ -1,7 +1,7 @@
 """`report.html` of a probe audit: made of `report.json` alone, one file that opens anywhere, every text escaped."""
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,12 @@ def read_probes(path: str | Path) -> dict[str, Any]:
     return report
 
 
-def write_probes_page(path: str | Path) -> Path:
+def write_probes_page(path: str | Path, beside: Sequence[str | Path] = ()) -> Path:
     """Writes `report.html` and `figures/*.png` beside the `report.json` of a probe audit.
+
+    Args:
+      path: The run directory.
+      beside: Run directories of other models, whose tuned cells are shown with its own.
 
     Returns:
       The path of the page.
@@ -44,11 +48,12 @@ def write_probes_page(path: str | Path) -> Path:
     """
     folder = Path(path)
     report = read_probes(folder)
+    others = [read_probes(other) for other in beside]
     plots = draw_probes(report)
     write_plots(folder, plots)
     page = folder / "report.html"
     with replacing(page) as handle:
-        handle.write(_page(report, plots).encode("utf-8", "backslashreplace"))
+        handle.write(_page(report, others, plots).encode("utf-8", "backslashreplace"))
     return page
 
 
@@ -69,7 +74,7 @@ def facts(report: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def _page(report: Mapping[str, Any], plots: Mapping[str, Plot]) -> str:
+def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots: Mapping[str, Plot]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -90,6 +95,7 @@ def _page(report: Mapping[str, Any], plots: Mapping[str, Plot]) -> str:
         limits=report["limitations"],
         verdicts=probes_tables.verdicts(report),
         rules=probes_tables.rules(report),
+        models=probes_tables.models([report, *others]) if others else None,
         spans=probes_tables.spans(report),
         levels=probes_tables.levels(report),
         all_cells=probes_tables.all_cells(report),

@@ -77,6 +77,25 @@ def verdicts(report: Row) -> Table:
     return _table(head, rows)
 
 
+def models(reports: Sequence[Row]) -> Table:
+    """Tuned cells of several models beside each other (Table 3): point estimates, no test between models."""
+    ks = sorted({k for report in reports for k in ks_of(report)})
+    rows = []
+    for report in reports:
+        name = report["name"] if report["model"] is None else report["model"]["name"]
+        for cell in report["cells"]:
+            if cell["kind"] == "sft":
+                parts = (cell["decomposition"] or {"rows": ()})["rows"]
+                preamble = next((row["share"] for row in parts if row["span"] == "preamble"), None)
+                rows.append((
+                    str(name), cell["name"], signed(cell["delta"]["window"]["value"]), share(preamble),
+                    signed(cell["delta"]["secret"]["value"]), *(hit(cell, k) for k in ks),
+                    ", ".join(cell["verdict"]["labels"]),
+                ))  # fmt: skip
+    head = ("Model", "Cell", "Window", "On the preamble", "Secret", *(f"hit@{k}" for k in ks), "Labels")
+    return _table(head, rows)
+
+
 def rules(report: Row) -> Table:
     """Why each label holds, or is not known; rules that do not hold are in report.json."""
     rows = [

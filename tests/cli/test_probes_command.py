@@ -59,6 +59,20 @@ def test_scores_from_elsewhere_are_weighed_and_shown(tmp_path, scores, capsys):
     assert "report.html" in shown
 
 
+def test_models_are_laid_side_by_side(tmp_path, scores, capsys):
+    words = ("--scores", scores, "reading.window=2", "reading.sweep=[1,3]", "statistics.resamples=99")
+    assert run(capsys, *words, "--out", tmp_path / "one", "name=first")[0] == 0
+    assert "Beside other models" not in (tmp_path / "one" / "report.html").read_text()
+    assert run(capsys, *words, "--out", tmp_path / "two", "--beside", tmp_path / "one", "name=second")[0] == 0
+    page = (tmp_path / "two" / "report.html").read_text().split("Beside other models")[1]
+    rows = page.split("</table>")[0].split("<tr>")[2:]
+    assert [row.split("</th>")[0].split(">")[-1] for row in rows] == ["second", "first"]
+    assert all("+0.5050" in row and "0/6" in row for row in rows)
+    status, _, said = run(capsys, *words, "--out", tmp_path / "three", "--beside", tmp_path / "none")
+    assert (status, "report.json" in said) == (2, True)
+    assert not (tmp_path / "three").exists()
+
+
 def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, shown, _ = run(capsys, "paper/probes_qwen2_5_1_5b", "--plan")
