@@ -16,7 +16,7 @@ def make_canaries(config: CanariesConfig) -> tuple[Canary, ...]:
     The secret is the first 16 hexadecimal digits of SHA-256 of `{prefix}-text-{i:03d}`, the prompt's id the next 8.
 
     Raises:
-      UserError: Two canaries with one secret or one id, or a secret that stands in its own prompt.
+      UserError: Two canaries with one secret or one id.
     """
     canaries = tuple(_canary(config, index) for index in range(config.count))
     for what, values in (("secret", [c.secret for c in canaries]), ("prompt", [c.prompt for c in canaries])):

@@ -9,9 +9,15 @@ JSONL, one row for each model (cell and seed) and canary:
     offset_unit            "characters" (default) or "bytes", of offsets and segments alike
     baseline               the cell that differences are taken to; null or absent for a baseline
     kind, regime, source, steps             of the cell; default sft or baseline, "given", "given", 0
-    ranks, window_logps, merged_logps, outputs, decoys, prompt     as far as there are any
+    ranks                  of each token how many are more probable, plus 1
+    window_logps, merged_logps              as logps: of the first tokens read alone; with the update merged
+    outputs                decoded texts, the greedy one first
+    decoys                 {shuffled, wrong, format: [-log p in nats summed over the secret, of each decoy]}
+    prompt                 the user's turn; from ranks on, as far as there are any
 """
 
+import operator
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +27,12 @@ import numpy as np
 
 from canaryjax.errors import UserError
 from canaryjax.probes.records import DECOYS, SPANS, Canary, Cell, Reading, Segment, TargetTokens
-from canaryjax.probes.span import byte_offsets, own
+from canaryjax.probes.span import byte_offsets, own, refuse_gaps
 from canaryjax.runlog.files import read_jsonl
 
 KINDS = ("baseline", "sft", "noise", "reexposed")
 UNITS = ("characters", "bytes")
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can write and UTF-8 cannot
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,9 @@ def read_scores(path: Path, owner: str = "last_byte") -> Given:
       owner: Which span a token counts for that covers bytes of two.
 
     Raises:
-      UserError: A malformed row, lists of a row whose lengths disagree, a span that no token covers, a model that lacks
-        a canary, a canary or cell that differs between rows, or a baseline that is not in the file; with its line.
+      UserError: A malformed row, lists of a row whose lengths disagree, a span or character that no token covers, a
+        model that lacks a canary, a canary or cell that differs between rows, or a baseline that is not in the file;
+        with its row, blank lines not counted.
     """
     rows = read_jsonl(path)
     if not rows:
@@ -67,8 +75,8 @@ def read_scores(path: Path, owner: str = "last_byte") -> Given:
         index = own_canary[0].index
         if canaries.setdefault(index, own_canary) != own_canary:
             raise UserError(
-                f"expected canary {index} with the same text, spans and tokens for every model, found others in "
-                f"{where}; score one tokenisation"
+                f"expected canary {index} with the same prompt, text, spans and tokens for every model, found others "
+                f"in {where}; score one prompt and one tokenisation"
             )
         of_model = models.setdefault((cell.name, _whole(row, "seed", where)), {})
         if index in of_model:
@@ -100,8 +108,11 @@ def _cell(row: Any, where: str) -> Cell:
             f"expected kind among {list(KINDS)} and a baseline for each but `baseline` in {where}, found kind={kind!r} "
             f"and baseline={baseline!r}; correct them"
         )
-    regime = row.get("regime", name if baseline is None else baseline)
-    return Cell(name, str(regime), str(row.get("source", "given")), kind, int(row.get("steps", 0)), baseline)
+    if baseline is not None:
+        baseline = _text(row, "baseline", where)
+    regime = _text(row, "regime", where) if "regime" in row else baseline or name
+    source = _text(row, "source", where) if "source" in row else "given"
+    return Cell(name, regime, source, kind, _whole(row, "steps", where) if "steps" in row else 0, baseline)
 
 
 def _canary(row: Any, owner: str, where: str) -> tuple[Canary, TargetTokens]:
@@ -109,9 +120,9 @@ def _canary(row: Any, owner: str, where: str) -> tuple[Canary, TargetTokens]:
     if unit not in UNITS:
         raise UserError(f"expected offset_unit among {list(UNITS)} in {where}, found {unit!r}; correct it")
     try:
-        ids = tuple(int(i) for i in row["ids"])
-        offsets: Sequence[Any] = [(int(start), int(end)) for start, end in row["offsets"]]
-        spans = [(str(s["name"]), int(s["start"]), int(s["end"])) for s in row["segments"]]
+        ids = tuple(operator.index(i) for i in row["ids"])
+        offsets: Sequence[Any] = [(operator.index(start), operator.index(end)) for start, end in row["offsets"]]
+        spans = [(str(s["name"]), operator.index(s["start"]), operator.index(s["end"])) for s in row["segments"]]
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"expected ids, offsets ([start, end] each) and segments ({{name, start, end}} each) in {where}, found "
@@ -127,10 +138,17 @@ def _canary(row: Any, owner: str, where: str) -> tuple[Canary, TargetTokens]:
         spans = [(name, start, end) for (name, *_), (start, end) in zip(spans, edges, strict=True)]
     segments = tuple(Segment(*span) for span in spans)
     _check_segments(segments, len(text.encode()), where)
+    refuse_gaps(text, offsets, where)
+    try:
+        parts = {s.name: text.encode()[s.start : s.end].decode() for s in segments}
+    except UnicodeDecodeError:
+        raise UserError(
+            f"expected segments that begin and end between characters in {where}, found one inside of a character; "
+            "correct it, or offset_unit"
+        ) from None
     owners, straddles = own(offsets, segments, owner, where)
-    parts = {s.name: text.encode()[s.start : s.end].decode("utf-8", "replace") for s in segments}
     recall = (parts.get("literal", "") + parts["secret"] + parts.get("end", "")).strip()
-    prompt = str(row.get("prompt", ""))
+    prompt = _text(row, "prompt", where) if row.get("prompt", "") != "" else ""
     canary = Canary(index, "text", prompt, text, segments, parts["secret"], recall)
     return canary, TargetTokens(index, ids, tuple((int(a), int(b)) for a, b in offsets), owners, straddles)
 
@@ -152,7 +170,14 @@ def _arrays(row: dict[str, Any], length: int, where: str) -> dict[str, Any]:
     found: dict[str, Any] = {"logps": _numbers(row, "logps", where, length)}
     for key in ("ranks", "merged_logps"):
         found[key] = _numbers(row, key, where, length) if key in row else None
+    if found["ranks"] is not None and not ((found["ranks"] >= 1) & (found["ranks"] % 1 == 0)).all():
+        raise UserError(f"expected ranks as whole numbers, 1 the most probable, in {where}; correct them")
     found["window_logps"] = _numbers(row, "window_logps", where) if "window_logps" in row else None
+    if found["window_logps"] is not None and len(found["window_logps"]) > length:
+        raise UserError(
+            f"expected window_logps of at most the {length} tokens of the text in {where}, found "
+            f"{len(found['window_logps'])}; cut them"
+        )
     outputs, decoys = row.get("outputs"), row.get("decoys")
     if outputs is not None and not (isinstance(outputs, list) and all(isinstance(o, str) for o in outputs)):
         raise UserError(f"expected outputs as a list of texts, the greedy one first, in {where}; correct them")
@@ -160,14 +185,21 @@ def _arrays(row: dict[str, Any], length: int, where: str) -> dict[str, Any]:
         raise UserError(f"expected decoys as lists by kind among {list(DECOYS)} in {where}; correct them")
     found["outputs"] = outputs
     found["decoys"] = None if decoys is None else {kind: _numbers(decoys, kind, where) for kind in decoys}
+    if any((sums < 0).any() for sums in (found["decoys"] or {}).values()):
+        raise UserError(
+            f"expected decoys as sums of -log p, at least 0, in {where}, found one below 0; turn the signs of log-probs"
+        )
     return found
 
 
 def _numbers(row: dict[str, Any], key: str, where: str, length: int | None = None) -> np.ndarray:
     values = row.get(key)
     try:
-        array = np.array([float("nan") if value is None else value for value in values or ()], np.float64)
-    except (TypeError, ValueError):
+        given = [float("nan") if value is None else value for value in values or ()]
+        if any(isinstance(value, bool | str) for value in given):
+            raise TypeError
+        array = np.array(given, np.float64)
+    except (TypeError, ValueError, OverflowError):
         array = np.zeros((0, 0))
     if not isinstance(values, list) or array.ndim != 1:
         raise UserError(f"expected {key} as a list of numbers in {where}, found {str(values)[:60]!r}; correct it")
@@ -211,7 +243,7 @@ def _check_baselines(cells: dict[str, Cell], path: Path) -> None:
 
 def _text(row: Any, key: str, where: str) -> str:
     value = row.get(key) if isinstance(row, dict) else None
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or _SURROGATE.search(value):
         raise UserError(f"expected a text {key} in {where}, found {value!r:.60}; correct it")
     return value
 

@@ -18,10 +18,12 @@ def target_tokens(canary: Canary, ids: Any, character_offsets: Any, owner: str) 
       owner: `last_byte` or `first_byte`; see `own`.
 
     Raises:
-      UserError: A span of the target that no token counts for, offsets out of order or outside of the text.
+      UserError: A span of the target that no token counts for, a character that no token covers, offsets out of order
+        or outside of the text.
     """
     where = f"canary {canary.index}"
     offsets = byte_offsets(canary.target, character_offsets, where)
+    refuse_gaps(canary.target, offsets, where)
     owners, straddles = own(offsets, canary.segments, owner, where)
     return TargetTokens(canary.index, tuple(int(i) for i in ids), offsets, owners, straddles)
 
@@ -45,6 +47,33 @@ def byte_offsets(text: str, character_offsets: Any, where: str) -> tuple[tuple[i
     return tuple((at[start], at[end]) for start, end in pairs)
 
 
+def refuse_gaps(text: str, offsets: Sequence[tuple[int, int]], where: str) -> None:
+    """Refuses tokens that leave out some of a text: its log-probs would be those of another text.
+
+    Blanks may be left out, as some tokenizers trim them off their offsets.
+
+    Args:
+      text: The target.
+      offsets: Bytes `[start, end)` of each token.
+      where: Names the target in messages.
+
+    Raises:
+      UserError: A character other than a blank with a byte that no token covers.
+    """
+    covered = bytearray(len(text.encode()))
+    for start, end in offsets:
+        covered[start:end] = b"\x01" * (end - start)
+    at = 0
+    for character in text:
+        end = at + len(character.encode())
+        if not (character.isspace() or all(covered[at:end])):
+            raise UserError(
+                f"expected a token for every character of {where}, found none for {character!r} at byte {at}; give the "
+                "offsets of all tokens of the text, in their order"
+            )
+        at = end
+
+
 def own(
     offsets: Sequence[tuple[int, int]], segments: Sequence[Segment], owner: str, where: str
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -60,14 +89,14 @@ def own(
     >>> own([(0, 3), (3, 6), (6, 8)], segments, "last_byte", "it")
     (('preamble', 'secret', 'secret'), (1,))
     """
-    owners, straddles, last = [], [], 0
+    owners, straddles, before = [], [], (0, 0)
     for position, (start, end) in enumerate(offsets):
-        if start < 0 or end < start or end < last or end > segments[-1].end:
+        if start < before[0] or end < max(start, before[1]) or end > segments[-1].end:
             raise UserError(
                 f"expected rising offsets within the {segments[-1].end} bytes of the text in {where}, found "
                 f"[{start}, {end}) of token {position}; correct them"
             )
-        last = end
+        before = (start, end)
         first_span, last_span = _at(segments, start), _at(segments, max(end - 1, start))
         owners.append(last_span if owner == "last_byte" else first_span)
         if first_span != last_span:

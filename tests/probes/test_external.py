@@ -18,6 +18,15 @@ SEGMENTS = [
     {"name": "trailing", "start": 12, "end": 13},
 ]
 
+BYTES = [[0, 3], [3, 9], [9, 11], [11, 13], [13, 14]]
+# The preamble ends inside of the é, which has the bytes 1 and 2.
+HALVED = [
+    {"name": "preamble", "start": 0, "end": 2},
+    {"name": "literal", "start": 2, "end": 9},
+    {"name": "secret", "start": 9, "end": 13},
+    {"name": "trailing", "start": 13, "end": 14},
+]
+
 
 def row(cell="tuned", seed=0, canary=0, **more):
     base = {"cell": cell, "seed": seed, "canary": canary, "text": TEXT, "segments": SEGMENTS}
@@ -85,6 +94,12 @@ def test_log_probs_that_are_not_finite_are_counted_and_named(tmp_path):
     json.dumps(report, allow_nan=False)
 
 
+def test_blanks_that_a_tokenizer_trims_off_are_no_gap(tmp_path):
+    trimmed = {"offsets": [[0, 2], [3, 7], [8, 10], [10, 12], [12, 13]]}
+    given = read_scores(written(tmp_path, [base_row(**trimmed), row(**trimmed)]))
+    assert given.tokens[0].owners == ("preamble", "literal", "secret", "secret", "trailing")
+
+
 def test_a_window_beyond_a_target_leaves_it_out(tmp_path):
     given = read_scores(written(tmp_path, [base_row(), row()]))
     report = analyse(given.tokens, given.canaries, given.cells, given.readings, constructed.config())
@@ -103,6 +118,30 @@ BAD = [
     ({"segments": SEGMENTS[1:]}, "without gaps in row 2"),
     ({"segments": [*SEGMENTS[:2], {**SEGMENTS[2], "name": "hex"}, SEGMENTS[3]]}, "segments named among"),
     ({"segments": [{"name": "secret"}]}, "segments .* in row 2"),
+    ({"segments": [{"name": "secret", "start": 0, "end": 2.5}]}, "segments .* in row 2"),
+    ({"offset_unit": "bytes", "segments": HALVED, "offsets": BYTES}, "between characters in row 2"),
+    (
+        {"offsets": [[0, 2], [2, 8], [8, 10], [12, 12], [12, 13]]},
+        "token for every character of row 2 .* 'a' at byte 11",
+    ),
+    ({"offsets": [[1, 2], [0, 8], [8, 10], [10, 12], [12, 13]]}, "rising offsets within the 14 bytes"),
+    ({"offsets": [[0, 2], [2, 8], [8, 10], [10, 12], [12, float("inf")]]}, "offsets .* in row 2"),
+    ({"ids": [5, 6, 7, 8, float("inf")]}, "ids, .* in row 2"),
+    ({"ids": [5.5, 6, 7, 8, 9]}, "ids, .* in row 2"),
+    ({"logps": [-(10**400), -1, -1, -1, -1]}, "logps as a list of numbers"),
+    ({"logps": ["-0.5", -1, -1, -1, -1]}, "logps as a list of numbers"),
+    ({"logps": [False, -1, -1, -1, -1]}, "logps as a list of numbers"),
+    ({"ranks": [0, 1, 1, 1, 1]}, "ranks as whole numbers"),
+    ({"ranks": [1, 1.5, 1, 1, 1]}, "ranks as whole numbers"),
+    ({"ranks": [1, None, 1, 1, 1]}, "ranks as whole numbers"),
+    ({"window_logps": [-1, -1, -1, -1, -1, -1]}, "at most the 5 tokens of the text in row 2 .* found 6"),
+    ({"decoys": {"wrong": [5, -6]}}, "decoys as sums of -log p, at least 0, in row 2"),
+    ({"steps": "many"}, "a whole number steps in row 2"),
+    ({"steps": None}, "a whole number steps in row 2"),
+    ({"source": None}, "a text source in row 2"),
+    ({"baseline": ["base"]}, "a text baseline in row 2"),
+    ({"prompt": 3}, "a text prompt in row 2"),
+    ({"text": "n\ud800 code 12ab!"}, "a text text in row 2"),
     ({"offsets": [[0, 2], [2, 8], [8, 10], [10, 12], [12, 14]]}, "within the 13 characters"),
     ({"offset_unit": "tokens"}, "offset_unit among"),
     ({"kind": "other"}, "kind among"),
@@ -112,7 +151,7 @@ BAD = [
     ({"seed": -1}, "a whole number seed in row 2"),
     ({"cell": ""}, "a text cell in row 2"),
     ({"canary": 1}, "expected every canary"),
-    ({"text": "xx code 12ab!"}, "the same text, spans and tokens"),
+    ({"text": "xx code 12ab!"}, "the same prompt, text, spans and tokens"),
     ({"outputs": [1]}, "outputs as a list of texts"),
     ({"decoys": {"other": [1]}}, "decoys as lists by kind"),
     ({"cell": "base", "baseline": None}, "found it again in row 2"),
