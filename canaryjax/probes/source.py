@@ -65,7 +65,7 @@ class Row:
 
 
 def draw_rows(source: SourceConfig, count: int, rng: np.random.Generator) -> list[Row]:
-    """Draws rows of a source, no prompt twice.
+    """Draws rows of a source without replacement; templates give no prompt twice.
 
     Args:
       source: Which.
@@ -118,7 +118,7 @@ def read_rows(path: Path) -> list[Row]:
       UserError: No such file, no row in it, or a line of another form.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = path.read_text("utf-8").split("\n")  # U+2028 and the like stand in texts and end no line
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "bytes that are no UTF-8"
         raise UserError(f"expected a readable file of rows at {path}, found: {why}; check tuning.sources") from None
@@ -131,7 +131,7 @@ def read_rows(path: Path) -> list[Row]:
 def _parsed(path: Path, number: int, line: str) -> Row:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     texts = [row.get(key) if isinstance(row, dict) else None for key in ("prompt", "response")]
     if not all(isinstance(text, str) and text.strip() for text in texts):
@@ -145,13 +145,13 @@ def _parsed(path: Path, number: int, line: str) -> Row:
 def refuse_canaries(rows: Sequence[Row], canaries: Sequence[Canary], where: str) -> None:
     """Raises UserError where a row holds a canary's secret, in whatever case (PA-6)."""
     secrets = {canary.secret.lower(): canary.index for canary in canaries}
-    for number, row in enumerate(rows):
+    for row in rows:
         text = f"{row.prompt}\n{row.response}".lower()
         for size in {len(secret) for secret in secrets}:
             for start in range(len(text) - size + 1):
                 found = secrets.get(text[start : start + size])
                 if found is not None:
                     raise UserError(
-                        f"expected data without canaries in source {where}, found the secret of canary {found} in row "
-                        f"{number}; tuning on it would plant the canary anew: take the row out"
+                        f"expected data without canaries in source {where}, found the secret of canary {found} in the "
+                        f"row {row.prompt[:60]!r}; tuning on it would plant the canary anew: take the row out"
                     )

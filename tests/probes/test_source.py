@@ -47,9 +47,20 @@ def test_a_users_file(tmp_path):
     assert sorted(row.prompt for row in draw_rows(source, 5, np.random.default_rng(0))) == ["a", "c"]
 
 
+def test_only_a_line_feed_ends_a_row(tmp_path):
+    # U+2028 and U+0085 stand unescaped in JSON texts; splitting there would refuse the file.
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"prompt": "a\u2028b", "response": "c\u0085d"}\r\n{"prompt": "e"}\n', "utf-8", newline="")
+    with pytest.raises(UserError, match="line 2 of"):
+        read_rows(path)
+    path.write_text('{"prompt": "a\u2028b", "response": "c\u0085d"}\r\n', "utf-8", newline="")
+    assert read_rows(path) == [Row("a\u2028b", "c\u0085d")]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        pytest.param("[" * 100_000 + "\n", "line 1 of", id="deep"),
         ("", "found none"),
         ('{"prompt": "a", "response": "b"}\n{"prompt": "a"}\n', "line 2 of"),
         ("[]\n", "line 1 of"),
@@ -72,5 +83,5 @@ def test_a_canary_in_the_data_is_refused(spell):
     canaries = make_canaries(CanariesConfig(count=7))
     refuse_canaries(rows("safety"), canaries, "safety")
     for row in (Row(spell(canaries[5].secret), "b"), Row("a", f"x{spell(canaries[5].secret)}")):
-        with pytest.raises(UserError, match="in source own, found the secret of canary 5 in row 211"):
+        with pytest.raises(UserError, match=f"in source own, found the secret of canary 5 in the row {row.prompt!r}"):
             refuse_canaries([*rows("safety"), row], canaries, "own")
