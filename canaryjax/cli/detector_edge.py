@@ -38,4 +38,8 @@ def edge(
     create_file(out / SETTINGS, module.edge_json(settings).encode(), 0o600)
     print(f"wrote {out / MODULE} and {out / SETTINGS}, which holds the word lists and stays secret")
     print(f"put the text of {SETTINGS} in CANARY_SITE and that of the file edge_secret in CANARY_EDGE_SECRET")
-    print(f"crawlers of {len({vendor for _, vendor in settings.agents})} vendors are known by crawlers.yaml")
+    vendors = len({vendor for _, vendor in settings.agents})
+    if vendors:
+        print(f"crawlers.yaml names crawlers of {vendors} vendor{'s' if vendors > 1 else ''}")
+    else:
+        print(f"no crawlers.yaml in {site}: no visitor is told apart as a vendor's crawler")

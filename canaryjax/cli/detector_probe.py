@@ -123,7 +123,7 @@ def _agreed(config: "DetectorConfig") -> bool:
     """
     if config.model.backend == "local":
         return True
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise UserError(
             "expected --yes, or a terminal to ask at, before calls are sent to an API, found neither; look at --plan, "
             "then add --yes"

@@ -123,7 +123,7 @@ def verify(folder: Folder, secrets: SecretsFolder) -> None:
 def decode(
     site: Annotated[Path, typer.Option(help="The site's folder.")],
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Texts or pages; none reads standard input.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="Texts or pages; none reads standard input.")
     ] = None,
     secrets: Annotated[
         Path | None, typer.Option(help="Folder of the secrets: checks that lists and log are the site's.")

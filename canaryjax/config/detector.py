@@ -28,7 +28,7 @@ class ModelConfig(Section):
     backend: Literal["local", "api"] = "local"
     """local: weights run here. api: an endpoint that speaks OpenAI's chat completions."""
     path: FilePath | None = None
-    """local: a Hugging Face folder or a .gguf file."""
+    """local: a Hugging Face folder, a .gguf file, or embedded."""
     base_url: str | None = None
     """api: address of the endpoint, up to and with /v1; null is OpenAI's own."""
     name: str | None = None

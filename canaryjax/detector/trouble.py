@@ -42,14 +42,15 @@ class Trouble:
         """The error that ends the run where no call can succeed; None where others may."""
         if self.status in (401, 403):
             return UserError(
-                f"expected a key that the endpoint takes, found {self.reason}; check the environment variable that "
-                "model.api_key_variable names"
+                f"expected a key that the endpoint takes, found {self.reason}; check that the environment variable "
+                "that model.api_key_variable names is set, and holds it"
             )
         if self.status == 402 or "insufficient_quota" in self.reason:
             return UserError(f"expected an account with credit, found {self.reason}; add some and resume")
         if self.status == 404 or "model_not_found" in self.reason:
             return NoSuchModel(
-                f"expected a model of the name in model.name at model.base_url, found {self.reason}; check both"
+                f"expected a model of the name in model.name at model.base_url, found {self.reason}; check both, "
+                "and that the address ends in /v1 where the endpoint's own does"
             )
         if self.status is not None and 300 <= self.status < 400:
             return UserError(f"expected the endpoint itself at model.base_url, found {self.reason}; correct it")

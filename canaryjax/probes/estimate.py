@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from canaryjax.probes.records import Estimate, Label
+from canaryjax.stats.proportion import mean_interval
 from canaryjax.stats.resampling import hierarchical_bootstrap
 from canaryjax.stats.result import Interval, no_interval
-from canaryjax.stats.student import student_interval
 
 Table = Mapping[int, Mapping[int, float]]  # seed -> canary -> value of that instance, NaN where it has none
 
@@ -37,13 +37,13 @@ def estimate(
         nothing = no_interval(
             level, "bootstrap", "a seed without a finite instance" if instances else "no finite instance"
         )
-        t = no_interval(level, "student", str(nothing.reason))
+        t = no_interval(level, "student-t", str(nothing.reason))
         return Estimate(
             None, None, means, None, False, None, nothing, nothing, t, "neither", 0, instances, asked - instances
         )
     nested = hierarchical_bootstrap(whole, "nested", level, resamples, seed)
     crossed = _crossed(list(rows.values()), level, resamples, seed)
-    student = student_interval(means, level)
+    student = mean_interval(means, level)
     label, direction = label_of(nested, student)
     signs = {int(np.sign(mean)) for mean in means}
     same = len(signs) == 1 and 0 not in signs

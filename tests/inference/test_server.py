@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,7 +181,13 @@ def test_a_body_that_is_too_long_is_not_read(call):
 def test_the_log_names_calls_and_nothing_that_was_said(call, capfd):
     call("POST", "/v1/chat/completions", CHAT)
     call("GET", f"/v1/{SECRET}")
-    lines = capfd.readouterr().err.splitlines()
+    lines: list[str] = []
+    deadline = time.monotonic() + 30
+    while (
+        len(lines) < 2 and time.monotonic() < deadline
+    ):  # a line is written once the answer is sent, by another thread
+        lines += capfd.readouterr().err.splitlines()
+        time.sleep(0.01)
     assert [line.rsplit(" ", 2)[0] for line in lines] == ["POST /v1/chat/completions 200", "GET (unknown) 404"]
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from canaryjax.probes.estimate import estimate, label_of, leave_one_out
+from canaryjax.stats.proportion import mean_interval
 from canaryjax.stats.result import Interval
-from canaryjax.stats.student import student_interval
 
 NAN = float("nan")
 
@@ -28,7 +28,7 @@ def table(rows):
     ],
 )
 def test_students_interval_over_three_seeds(means, low, high):
-    found = student_interval(means, 0.95)
+    found = mean_interval(means, 0.95)
     # A normal interval (1.96) would be less than half as wide.
     assert (found.low, found.high) == pytest.approx((low, high), abs=6e-5)
     half = 4.302652729911275 * np.std(means, ddof=1) / math.sqrt(3)
@@ -36,7 +36,7 @@ def test_students_interval_over_three_seeds(means, low, high):
 
 
 def test_one_seed_has_no_interval():
-    found = student_interval([0.5], 0.95)
+    found = mean_interval([0.5], 0.95)
     assert (found.low, found.estimate, found.reason) == (None, 0.5, "needs at least 2 values, found 1")
 
 

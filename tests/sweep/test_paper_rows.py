@@ -14,7 +14,8 @@ from canaryjax.sweep.cells import make_cells
 from canaryjax.sweep.file import read_sweep
 
 FOLDERS = ("paper", "embedded")
-CONFIGS = [f"{folder}/{path.stem}" for folder in FOLDERS for path in sorted((SHIPPED_CONFIGS / folder).glob("*.yaml"))]
+NAMES = [f"{folder}/{path.stem}" for folder in FOLDERS for path in sorted((SHIPPED_CONFIGS / folder).glob("*.yaml"))]
+CONFIGS = [name for name in NAMES if "/probes" not in name]  # those are planned by their own command
 
 
 def stood(name):

@@ -1,6 +1,7 @@
 """The command: its plan, its limits, a run through an endpoint, a stop and its continuation."""
 
 import importlib.util
+import io
 import itertools
 import json
 import os
@@ -80,6 +81,17 @@ def test_a_plan_is_exact_and_sends_nothing(write, capsys, tmp_path):
     code, _, err = probe(capsys, file)  # tests have no terminal: nobody could say yes
     assert (code, "look at --plan, then add --yes" in err) == (2, True)
     assert not (tmp_path / "runs").exists()
+
+
+def test_without_a_terminal_nothing_is_sent_unasked(write, capsys, tmp_path, faults, monkeypatch):
+    with faults.FaultProxy(lambda *_: faults.chat_answer("x")) as proxy:
+        file = write(model={"base_url": proxy.url})
+        for stdin in (io.StringIO("y\n"), None):  # a pipe, and one that was closed
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code, _, err = probe(capsys, file, "--out", tmp_path / "run")
+            assert (code, "or a terminal to ask at" in err, "add --yes" in err) == (2, True, True)
+        assert not proxy.calls
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
