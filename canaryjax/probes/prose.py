@@ -118,7 +118,8 @@ def warnings(report: dict[str, Any], config: ProbesConfig) -> list[str]:
             f"span of their {config.canaries.owner.replace('_', ' ')}."
         )
     baselines = [cell for cell in report["cells"] if cell["kind"] == "baseline" and cell["hits"]]
-    rates = {cell["name"]: cell["hits"][0]["hits"] / cell["hits"][0]["n"] for cell in baselines}
+    fewest = {cell["name"]: min(cell["hits"], key=lambda one: one["k"]) for cell in baselines}
+    rates = {name: one["hits"] / one["n"] for name, one in fewest.items()}
     if rates and max(rates.values()) < 1:
         said.append(f"No baseline recalls all its secrets ({_rates(rates)}): there is no saturated control.")
     if rates and min(rates.values()) > 0:

@@ -9,9 +9,11 @@ import jinja2
 from markupsafe import Markup
 
 from canaryjax.errors import UserError
-from canaryjax.report import probes_tables
+from canaryjax.report import probes_controls, probes_tables
 from canaryjax.report.figures import Plot, write_plots
 from canaryjax.report.probes_figures import draw_probes
+from canaryjax.report.tables import Table
+from canaryjax.report.text import MISSING, pick
 from canaryjax.runlog import read_json, replacing
 
 SCHEMA = "canaryjax.probes/1"
@@ -74,6 +76,21 @@ def facts(report: Mapping[str, Any]) -> list[str]:
     return said
 
 
+def ran(report: Mapping[str, Any]) -> Table:
+    """When, from which config and code, and on what."""
+    rows = {
+        "started (UTC)": pick(report, "started"),
+        "finished (UTC)": pick(report, "finished"),
+        "config, by hash": str(pick(report, "config_hash", MISSING))[:12],
+        "code, by commit": str(pick(report, "environment.git.commit", MISSING))[:12]
+        + (", with changes" if pick(report, "environment.git.modified") else ""),
+        "device": pick(report, "environment.device.kind"),
+        "python, jax": f"{pick(report, 'environment.python', MISSING)}, "
+        f"{pick(report, 'environment.versions.jax', MISSING)}",
+    }
+    return Table([(name, str(value or MISSING)) for name, value in rows.items()], kind="pairs", numeric=False)
+
+
 def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots: Mapping[str, Plot]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
@@ -83,7 +100,7 @@ def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots:
         for name, plot in plots.items()
     }
     tuned = [cell["name"] for cell in report["cells"] if cell["kind"] == "sft"]
-    failing = probes_tables.failing(report)
+    failing = probes_controls.failing(report)
     return environment.get_template(
         "probes.html"
     ).render(
@@ -101,16 +118,22 @@ def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots:
         all_cells=probes_tables.all_cells(report),
         parts=probes_tables.decomposition(report),
         sweep=probes_tables.sweep(report),
-        selection=probes_tables.selection(report),
-        cases=probes_tables.cases(report),
-        accounting=probes_tables.accounting(report),
-        merged=probes_tables.merged(report),
+        selection=probes_controls.selection(report),
+        cases=probes_controls.cases(report),
+        accounting=probes_controls.accounting(report),
+        merged=probes_controls.merged(report),
         merged_dtype=None if report["merged"] is None else report["merged"]["dtype"],
-        failures=probes_tables.failures(report, MOST_FAILURES),
+        failures=probes_controls.failures(report, MOST_FAILURES),
         failing=len(failing),
         most=MOST_FAILURES,
-        decoys=probes_tables.decoys(report),
-        left_out=probes_tables.left_out(report, tuned[:MOST_LEFT_OUT]),
+        decoys=probes_controls.decoys(report),
+        left_out=probes_controls.left_out(report, tuned[:MOST_LEFT_OUT]),
+        most_left_out=MOST_LEFT_OUT,
+        columns_cut=len(tuned) > MOST_LEFT_OUT,
+        without_interval=probes_tables.without_interval(report),
+        screens=probes_controls.screens(report),
+        extremes=probes_controls.extremes(report),
+        ran=ran(report),
         level=_level(report),
         plots=pictures,
         footer=f"Run {report.get('run') or 'not named'}, schema {report.get('schema')}.",

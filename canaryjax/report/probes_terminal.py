@@ -12,13 +12,14 @@ from canaryjax.report.terminal_grid import grid
 
 
 def probes_summary(report: Mapping[str, Any]) -> RenderableType:
-    """Reading, the three probes of each cell, and warnings of a `report.json`, for rich to print."""
+    """Reading, the three probes of each cell, warnings and scope of a `report.json`, for rich to print."""
     body = Text("\n".join(f"• {text}" for text in report["reading"]))
     parts: list[RenderableType] = [
         Panel(body, title=Text(str(report.get("name") or "probes")), border_style="blue"),
-        grid("Changes to the baseline, nats a token", probes_tables.verdicts(report)),
+        grid("Changes to the baseline, nats a token", probes_tables.narrow_verdicts(report)),
     ]
     if report["warnings"]:
         text = "\n".join(["Warnings", *(f"• {text}" for text in report["warnings"])])
         parts.append(Text(text, style="yellow"))
+    parts += [Text(f"• {text}", style="dim") for text in report["limitations"][:1]]  # whom the numbers are of
     return Group(*parts)

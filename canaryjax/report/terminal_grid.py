@@ -13,7 +13,8 @@ def grid(title: str, table: Table) -> Grid:
     for place in range(max(map(len, table.rows), default=len(table.head))):
         name = table.head[place] if table.head else ""
         numbers = table.numeric and place > 0  # they stay whole; names give way
-        grid.add_column(Text(name), justify="right" if numbers else "left", no_wrap=numbers)
+        # A long name goes on in the next line: an ellipsis would make two names one.
+        grid.add_column(Text(name), justify="right" if numbers else "left", no_wrap=numbers, overflow="fold")
     for row in table.rows:
         # Text, not markup: a name such as "[red]" may not colour anything.
         grid.add_row(*(Text(cell) for cell in row))
