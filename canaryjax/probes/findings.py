@@ -1,11 +1,13 @@
 """Everything that a report says, from what was read: the same for our runs and for scores from elsewhere."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from canaryjax.config.probes import ProbesConfig
+from canaryjax.errors import UserError
 from canaryjax.probes.accounting import INTERVAL_KINDS, account, below_zero
 from canaryjax.probes.cell_table import CellTable, decoy_rows, exposure_rows, failure_rows, tabulate
 from canaryjax.probes.merged import compare
@@ -23,11 +25,16 @@ def analyse(
     readings: Sequence[Reading],
     config: ProbesConfig,
 ) -> dict[str, Any]:
-    """The part of report.json that readings decide, as plain values; what is undefined is null with a reason."""
+    """The part of report.json that readings decide, as plain values; what is undefined is null with a reason.
+
+    Raises:
+      UserError: A cell was read whose baseline was not, or was for some of the cell's seeds only.
+    """
     by_cell: dict[str, list[Reading]] = {cell.name: [] for cell in cells}
     for one in sorted(readings, key=lambda reading: reading.seed):
-        by_cell[one.cell].append(one)
+        by_cell[one.cell].append(_without_infinities(one))
     read = Read(canaries, tokens, [cell for cell in cells if by_cell[cell.name]], by_cell)
+    _check_baselines(read)
     tables = {cell.name: tabulate(read, cell, config) for cell in read.cells}
     estimates = {
         cell.name: {"window": table.window, "secret": table.secret}
@@ -50,6 +57,31 @@ def analyse(
     report["warnings"] = warnings(report, config)
     report["limitations"] = limitations(report)
     return report
+
+
+def _without_infinities(one: Reading) -> Reading:
+    """NaN for every NLL that is infinite: either is left out and named, and NaN passes through sums in silence."""
+
+    def of(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        return tuple(np.where(np.isfinite(row), row, np.nan) for row in rows)
+
+    decoys = None if one.decoy_nll is None else {kind: of(rows) for kind, rows in one.decoy_nll.items()}
+    window, merged = (None if rows is None else of(rows) for rows in (one.window_nll, one.merged_nll))
+    return replace(one, nll=of(one.nll), window_nll=window, merged_nll=merged, decoy_nll=decoys)
+
+
+def _check_baselines(read: Read) -> None:
+    """A baseline is read once for all seeds, or for each: one seed's would be no baseline of another's."""
+    for cell in read.cells:
+        if cell.baseline is None:
+            continue
+        base = [one.seed for one in read.by_cell[cell.baseline]]
+        missing = [one.seed for one in read.by_cell[cell.name] if one.seed not in base]
+        if not base or (len(base) > 1 and missing):
+            raise UserError(
+                f"expected the baseline {cell.baseline!r} of cell {cell.name!r} read once or for each of its seeds, "
+                f"found it for seeds {base} and none for {missing}; read it for those too"
+            )
 
 
 def _complete(estimates: dict[str, dict[str, Estimate | None]]) -> dict[str, dict[str, Estimate]]:

@@ -26,17 +26,19 @@ def compare(
 
     Returns:
       `stacked` and `merged` (means over instances of the change a token), their `ratio` (None with a `reason`), and
-      `mean_abs_difference` of the two a token. Read for ratios only: headline changes come from the cells' own passes.
+      `mean_abs_difference` of the two a token; how many `instances` went in and how many were `excluded`, not finite or
+      without a token of the span. Read for ratios only: headline changes come from the cells' own passes.
     """
     rows = []
     for one, other, base, own in zip(stacked, merged, baseline, owners, strict=True):
         at = span_positions(own, span)
-        parts = (one[at] - base[at], other[at] - base[at], np.abs(one[at] - other[at]))
-        if at.size and all(np.isfinite(part).all() for part in parts):
+        if at.size and np.isfinite([one[at], other[at], base[at]]).all():
+            parts = (one[at] - base[at], other[at] - base[at], np.abs(one[at] - other[at]))
             rows.append([float(part.mean()) for part in parts])
+    counts = {"instances": len(rows), "excluded": len(stacked) - len(rows)}
     if not rows:
         nothing = dict.fromkeys(("stacked", "merged", "ratio", "mean_abs_difference"))
-        return {**nothing, "reason": "no finite token of it"}
+        return {**nothing, "reason": "no finite token of it", **counts}
     first, second, difference = (float(mean) for mean in np.mean(rows, axis=0))
     small = abs(first) < ALMOST_NOTHING
     return {
@@ -45,4 +47,5 @@ def compare(
         "ratio": None if small else second / first,
         "reason": f"the change is below {ALMOST_NOTHING:g}" if small else None,
         "mean_abs_difference": difference,
+        **counts,
     }

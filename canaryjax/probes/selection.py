@@ -8,7 +8,7 @@ from canaryjax.config.probes import VerdictConfig
 from canaryjax.probes.estimate import side
 from canaryjax.probes.records import Estimate
 
-POOLS = ("saturated", "undertrained", "between")
+POOLS = ("saturated", "undertrained", "between", "not read")
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Candidate:
 
     @property
     def pool(self) -> str:
-        """By what the baseline recalls: `saturated` all, `undertrained` none, else `between`."""
-        return {1.0: "saturated", 0.0: "undertrained"}.get(
-            -1.0 if self.hits_before is None else self.hits_before, "between"
-        )
+        """By what the baseline recalls: `saturated` all, `undertrained` none, else `between`; `not read` if unknown."""
+        if self.hits_before is None:
+            return "not read"
+        return {1.0: "saturated", 0.0: "undertrained"}.get(self.hits_before, "between")
 
 
 def screen(candidates: Sequence[Candidate], limits: VerdictConfig) -> dict[str, Any]:

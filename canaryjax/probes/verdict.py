@@ -12,6 +12,7 @@ DAMAGE = "behavioural damage"
 DRIFT = "non-secret preamble drift"
 TRUNCATION = "window-truncation failure"
 NONE = "no disagreement"
+UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,27 @@ def judge(evidence: Evidence, limits: VerdictConfig) -> list[Rule]:
 
 
 def labels_of(rules: list[Rule]) -> list[str]:
-    """Labels that hold; "no disagreement" where none does."""
-    return [rule.label for rule in rules if rule.holds] or [NONE]
+    """Labels that hold; without one "no disagreement", or "not known" where a rule could not be decided."""
+    held = [rule.label for rule in rules if rule.holds]
+    return held or [UNKNOWN if any(rule.holds is None for rule in rules) else NONE]
+
+
+def all_of(*parts: bool | None) -> bool | None:
+    """Whether all hold: False once one does not, whatever is not known of the others.
+
+    >>> all_of(True, None), all_of(False, None), all_of(True, True)
+    (None, False, True)
+    """
+    return False if False in parts else None if None in parts else True
+
+
+def any_of(*parts: bool | None) -> bool | None:
+    """Whether one holds: True once one does, whatever is not known of the others.
+
+    >>> any_of(False, None), any_of(True, None), any_of(False, False)
+    (None, True, False)
+    """
+    return True if True in parts else None if None in parts else False
 
 
 def _window(e: Evidence) -> str:
@@ -78,56 +98,70 @@ def _hits(e: Evidence) -> str:
     return f"hit@1 {before} to {after}"
 
 
+def _change_of_hits(e: Evidence) -> float | None:
+    return None if e.hits_before is None or e.hits_after is None else e.hits_after - e.hits_before
+
+
 def _recovery(e: Evidence) -> Rule:
     """All seeds' secret NLL fell, or more secrets are said than before."""
+    change = _change_of_hits(e)
     fell = None if e.secret is None else e.secret < 0 and e.secret_same_sign
-    rose = None if e.hits_before is None or e.hits_after is None else e.hits_after > e.hits_before
-    holds = True if fell or rose else None if fell is None and rose is None else False
     seeds = "all seeds one sign" if e.secret_same_sign else "seeds differ in sign"
-    return Rule(RECOVERY, holds, f"{_secret(e)}, {seeds}; {_hits(e)}")
+    because = f"{_secret(e)}; {_hits(e)}" if e.secret is None else f"{_secret(e)}, {seeds}; {_hits(e)}"
+    return Rule(RECOVERY, any_of(fell, None if change is None else change > 0), because)
 
 
 def _undertrained(e: Evidence) -> Rule:
     """The window fell in all seeds, on the secret's tokens inside; the whole secret did not; hits are as before."""
-    because = f"{_window(e)}, {_secret(e)}; {_hits(e)}"
-    if e.window is None or e.secret is None or e.hits_before is None or e.hits_after is None:
-        return Rule(UNDERTRAINED, None, because)
-    inside = [e.shares.get(span) or 0.0 for span in ("literal", "secret")]
+    change = _change_of_hits(e)
     # Localised: literal and secret together carry more of the fall than everything else does.
-    local = sum(inside) > 0.5
-    fell = e.window < 0 and e.window_same_sign
-    unsaturated = e.hits_before < 1  # where every secret is recalled there is no headroom to improve into
-    holds = fell and local and unsaturated and e.secret >= 0 and e.hits_after == e.hits_before
-    return Rule(UNDERTRAINED, holds, f"{because}; literal and secret carry {sum(inside):.0%} of the window's change")
+    inside = _sum_of_shares(e, "literal", "secret")
+    holds = all_of(
+        None if e.window is None else e.window < 0 and e.window_same_sign,
+        None if inside is None else inside > 0.5,
+        None if e.hits_before is None else e.hits_before < 1,  # where all is recalled there is nothing to improve into
+        None if e.secret is None else e.secret >= 0,
+        None if change is None else change == 0,
+    )
+    carried = "an unknown part" if inside is None else f"{inside:.0%}"
+    because = f"{_window(e)}, {_secret(e)}; {_hits(e)}; literal and secret carry {carried} of the window's change"
+    return Rule(UNDERTRAINED, holds, because)
+
+
+def _sum_of_shares(e: Evidence, *spans: str) -> float | None:
+    """A span that no target has carries nothing; None where the shares themselves are not known."""
+    shares = [e.shares.get(span, 0.0) for span in spans]
+    known = [share for share in shares if share is not None]
+    return sum(known) if e.shares and len(known) == len(shares) else None
 
 
 def _damage(e: Evidence) -> Rule:
     """The secret's NLL rose and fewer secrets are said."""
-    because = f"{_secret(e)}; {_hits(e)}"
-    if e.secret is None or e.hits_before is None or e.hits_after is None:
-        return Rule(DAMAGE, None, because)
-    return Rule(DAMAGE, e.secret > 0 and e.hits_after < e.hits_before, because)
+    change = _change_of_hits(e)
+    holds = all_of(None if e.secret is None else e.secret > 0, None if change is None else change < 0)
+    return Rule(DAMAGE, holds, f"{_secret(e)}; {_hits(e)}")
 
 
 def _drift(e: Evidence, limits: VerdictConfig) -> Rule:
     """The window moved, on the preamble; the secret did not and is said as before (PA-A12: sizes, not signs)."""
-    share = e.shares.get("preamble")
+    share, change = _sum_of_shares(e, "preamble"), _change_of_hits(e)
+    known = e.window is not None and e.secret is not None
+    holds = all_of(
+        None if e.window is None else abs(e.window) > limits.moved,
+        None if share is None else share >= limits.drift_share,
+        abs(e.secret) < limits.secret_ratio * abs(e.window) if known else None,  # type: ignore[arg-type]
+        None if change is None else change == 0,
+    )
     carried = "unknown" if share is None else f"{share:.0%}"
-    because = f"{_window(e)}, {carried} of it on the preamble; {_secret(e)}; {_hits(e)}"
-    if e.window is None or e.secret is None or e.hits_before is None or e.hits_after is None:
-        return Rule(DRIFT, None, because)
-    moved = abs(e.window) > limits.moved
-    small = abs(e.secret) < limits.secret_ratio * abs(e.window)
-    unchanged = e.hits_before == e.hits_after
-    return Rule(DRIFT, moved and (share or 0.0) >= limits.drift_share and small and unchanged, because)
+    return Rule(DRIFT, holds, f"{_window(e)}, {carried} of it on the preamble; {_secret(e)}; {_hits(e)}")
 
 
 def _truncation(e: Evidence, limits: VerdictConfig) -> Rule:
     """The window is flat while the whole secret's NLL rose in every seed, or less is said."""
-    because = f"{_window(e)} against {limits.moved:g}; {_secret(e)}; {_hits(e)}"
-    if e.window is None:
-        return Rule(TRUNCATION, None, because)
-    flat = abs(e.window) <= limits.moved
-    dropped = e.hits_before is not None and e.hits_after is not None and e.hits_after < e.hits_before
-    damaged = e.secret is not None and e.secret > limits.moved and e.secret_same_sign
-    return Rule(TRUNCATION, flat and (dropped or damaged), because)
+    change = _change_of_hits(e)
+    damaged = any_of(
+        None if e.secret is None else e.secret > limits.moved and e.secret_same_sign,
+        None if change is None else change < 0,
+    )
+    holds = all_of(None if e.window is None else abs(e.window) <= limits.moved, damaged)
+    return Rule(TRUNCATION, holds, f"{_window(e)} against {limits.moved:g}; {_secret(e)}; {_hits(e)}")
