@@ -148,8 +148,9 @@ def _parts(
     made = any(np.isfinite(alone))
     flat = [delta for row in deltas.values() for delta in row]
     owners = [tokens.owners for _ in own for tokens in read.tokens]
+    seeds = [one.seed for one in own for _ in read.tokens]
     spans = [span for span in SPANS if any(span in tokens.owners for tokens in read.tokens)]
-    return decompose(flat, owners, spans, window, alone if made else None)
+    return decompose(flat, owners, seeds, spans, window, alone if made else None)
 
 
 def _evidence(
@@ -181,7 +182,8 @@ def _recalled(read: Read, own: list[Reading], config: ProbesConfig) -> list[Reca
         for one in own
     }
     fewest = min(len(outputs) for row in found.values() for outputs in row)
-    return [hits(found, k, config.statistics.level) for k in config.reading.hits if k <= fewest] or None
+    asked = sorted({1, *config.reading.hits})  # the rules and the case screens need hit@1, whatever else is asked
+    return [hits(found, k, config.statistics.level) for k in asked if k <= fewest] or None
 
 
 def _levels(read: Read, own: list[Reading], window: int) -> dict[str, float | None]:
@@ -234,12 +236,14 @@ def failure_rows(read: Read, cell: Cell) -> list[dict[str, Any]]:
             if at is not None:
                 byte = len(canary.target[:at].encode())
                 offsets = read.tokens[place].offsets
-                position = next(i for i, (_, end) in enumerate(offsets) if end > byte)
+                # Behind the last token may stand bytes that no token covers: what they follow is the last one.
+                position = next((i for i, (_, end) in enumerate(offsets) if end > byte), len(offsets) - 1)
                 start, end = offsets[position]
                 row["position"] = position
                 row["expected"] = canary.target.encode()[start:end].decode("utf-8", "replace")
                 row["found"] = output[at : at + FOUND]
-                row["rank"] = None if one.ranks is None else int(one.ranks[place][position])
+                rank = np.nan if one.ranks is None else one.ranks[place][position]
+                row["rank"] = int(rank) if np.isfinite(rank) else None
             rows.append(row)
     return rows
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from canaryjax.config.probes import ProbesConfig
-from canaryjax.probes.verdict import DAMAGE, DRIFT, NONE, RECOVERY, TRUNCATION, UNDERTRAINED
+from canaryjax.probes.verdict import DAMAGE, DRIFT, NONE, RECOVERY, TRUNCATION, UNDERTRAINED, UNKNOWN
 
 MEANING = {
     RECOVERY: "the secret itself became more likely in every seed, or is said more often than before",
@@ -25,6 +25,12 @@ def reading(report: dict[str, Any], config: ProbesConfig) -> list[str]:
     quiet = sum(cell["verdict"]["labels"] == [NONE] for cell in tuned)
     if quiet:
         said.append(f"In {quiet} of {len(tuned)} tuned cells no rule finds the probes at odds.")
+    unread = [cell["name"] for cell in tuned if cell["verdict"]["labels"] == [UNKNOWN]]
+    if unread:
+        said.append(
+            f"In {len(unread)} of {len(tuned)} tuned cells ({_few(unread)}) no rule holds and some could not be "
+            "decided, since a number that they need was not read: whether the probes agree there is not known."
+        )
     account = report["accounting"]
     if account["ci_rows"]:
         said.append(
