@@ -1,25 +1,21 @@
 """`report.html` of a detector run: made of `report.json` alone, one file that opens anywhere, every text escaped."""
 
-import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
-from canaryjax.errors import UserError
 from canaryjax.report import detector_facts, detector_hits, detector_prose, detector_tables
 from canaryjax.report.detector_figures import draw_detector
 from canaryjax.report.detector_membership import membership_table
 from canaryjax.report.detector_verdict import KIND_NAMES, fetch_words, judge_detector
 from canaryjax.report.figures import Plot, write_plots
+from canaryjax.report.schema import read_schema
+from canaryjax.report.template import fill_template
 from canaryjax.report.text import pick
-from canaryjax.runlog import read_json, replacing
+from canaryjax.runlog import replacing
 
 SCHEMA = "canaryjax.detector/1"
-_HERE = Path(__file__).resolve().parent
 # How a verdict's box looks: the colours of the audit's verdicts.
 LOOKS = {"raised": "separated", "retrieval": "blocked", "blind": "blocked", "floor": "null"}
 
@@ -30,12 +26,7 @@ def read_detector(path: str | Path) -> dict[str, Any]:
     Raises:
       UserError: None there, a malformed file, or another schema.
     """
-    file = Path(path) / "report.json"
-    report = read_json(file)
-    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
-        found = report.get("schema") if isinstance(report, dict) else type(report).__name__
-        raise UserError(f"expected schema {SCHEMA!r} in {file}, found {found!r}; give a run of `detector probe`")
-    return report
+    return read_schema(Path(path) / "report.json", SCHEMA, "give a run of `detector probe`")
 
 
 def render_detector(path: str | Path) -> Path:
@@ -61,17 +52,11 @@ def render_detector(path: str | Path) -> Path:
 
 
 def _page(report: Mapping[str, Any], plots: Mapping[str, Plot]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
     verdict = judge_detector(report)
-    pictures = {
-        name: {"data": base64.b64encode(plot.png).decode(), "alt": plot.alt, "caption": plot.caption}
-        for name, plot in plots.items()
-    }
-    return environment.get_template("detector.html").render(
+    return fill_template(
+        "detector.html",
+        plots,
         title=report.get("name") or "detector",
-        css=Markup((_HERE / "page.css").read_text("utf-8")),  # ours, so not to be escaped
         verdict=verdict,
         look=LOOKS.get(verdict.kind, ""),
         kind_name=KIND_NAMES[verdict.kind],
@@ -97,6 +82,5 @@ def _page(report: Mapping[str, Any], plots: Mapping[str, Plot]) -> str:
         setting=detector_facts.setting(report),
         limits=detector_prose.detector_limits(report),
         warnings=[str(text) for text in report.get("warnings") or ()],
-        plots=pictures,
         footer=f"Run {report.get('run') or 'not named'}, schema {report.get('schema')}.",
     )

@@ -1,24 +1,21 @@
 """`report.html`: one file that opens anywhere, offline, with every text escaped."""
 
-import base64
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import yaml
-from markupsafe import Markup
 
 from canaryjax.report import prose, tables, utility
 from canaryjax.report.drift import CAPTION, drift_rows
 from canaryjax.report.figures import draw_figures, write_figures
 from canaryjax.report.provider import curated, provider_facts, provider_steps
 from canaryjax.report.run import ARMS, Run, read_run
+from canaryjax.report.template import fill_template
 from canaryjax.report.text import label, pick
 from canaryjax.report.textual import is_textual
 from canaryjax.report.verdict import judge
 from canaryjax.runlog import replacing
 
-_HERE = Path(__file__).resolve().parent
 KIND_NAMES = {
     "none": "No verdict",
     "blocked": "Claim blocked by a failed null",
@@ -51,23 +48,15 @@ def render_report(path: str | Path) -> Path:
 
 
 def _page(run: Run, plots: dict[str, Any]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
     report, verdict = run.report, judge(run.report)
-    pictures = {
-        name: {"data": base64.b64encode(plot.png).decode(), "alt": plot.alt, "caption": plot.caption}
-        for name, plot in plots.items()
-    }
     drawn = "The string is" if is_textual(report) else "Trigger and canary string are"
-    return environment.get_template(
-        "page.html"
-    ).render(
+    return fill_template(
+        "page.html",
+        plots,
         title=report.get("name") or "audit",
         textual=is_textual(report),
         description=report.get("description") or "",
         setting=report.get("setting") or "",
-        css=Markup((_HERE / "page.css").read_text("utf-8")),  # ours, so not to be escaped
         verdict=verdict,
         kind_name=_kind_name(report, verdict.kind),
         cards=prose.cards(report),
@@ -95,7 +84,6 @@ def _page(run: Run, plots: dict[str, Any]) -> str:
         timings=tables.timings(report),
         command=report.get("command") or "not recorded",
         config=yaml.safe_dump(report.get("config") or {}, sort_keys=False, allow_unicode=True),
-        plots=pictures,
         footer=f"Primary score: {label(pick(report, 'statistic.primary', 'not recorded'))}. "
         f"Config {str(report.get('config_hash') or 'unknown')[:12]}, schema {report.get('schema')}.",
     )

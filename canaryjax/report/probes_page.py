@@ -1,24 +1,20 @@
 """`report.html` of a probe audit: made of `report.json` alone, one file that opens anywhere, every text escaped."""
 
-import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from markupsafe import Markup
-
-from canaryjax.errors import UserError
 from canaryjax.report import probes_controls, probes_tables
 from canaryjax.report.figures import Plot, write_plots
 from canaryjax.report.probes_figures import draw_probes
+from canaryjax.report.schema import read_schema
 from canaryjax.report.tables import Table
+from canaryjax.report.template import fill_template
 from canaryjax.report.text import MISSING, pick
-from canaryjax.runlog import read_json, replacing
+from canaryjax.runlog import replacing
 
 SCHEMA = "canaryjax.probes/1"
 MOST_FAILURES, MOST_LEFT_OUT = 20, 6  # rows and columns that are shown; report.json holds all
-_HERE = Path(__file__).resolve().parent
 
 
 def read_probes(path: str | Path) -> dict[str, Any]:
@@ -27,12 +23,7 @@ def read_probes(path: str | Path) -> dict[str, Any]:
     Raises:
       UserError: None there, a malformed file, or another schema.
     """
-    file = Path(path) / "report.json"
-    report = read_json(file)
-    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
-        found = report.get("schema") if isinstance(report, dict) else type(report).__name__
-        raise UserError(f"expected schema {SCHEMA!r} in {file}, found {found!r}; give a run of `canaryjax probes`")
-    return report
+    return read_schema(Path(path) / "report.json", SCHEMA, "give a run of `canaryjax probes`")
 
 
 def write_probes_page(path: str | Path, beside: Sequence[str | Path] = ()) -> Path:
@@ -92,20 +83,12 @@ def ran(report: Mapping[str, Any]) -> Table:
 
 
 def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots: Mapping[str, Plot]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    pictures = {
-        name: {"data": base64.b64encode(plot.png).decode(), "alt": plot.alt, "caption": plot.caption}
-        for name, plot in plots.items()
-    }
     tuned = [cell["name"] for cell in report["cells"] if cell["kind"] == "sft"]
     failing = probes_controls.failing(report)
-    return environment.get_template(
-        "probes.html"
-    ).render(
+    return fill_template(
+        "probes.html",
+        plots,
         title=report.get("name") or "probes",
-        css=Markup((_HERE / "page.css").read_text("utf-8")),  # ours, so not to be escaped
         facts=facts(report),
         reading=report["reading"],
         warnings=report["warnings"],
@@ -135,7 +118,6 @@ def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots:
         extremes=probes_controls.extremes(report),
         ran=ran(report),
         level=_level(report),
-        plots=pictures,
         footer=f"Run {report.get('run') or 'not named'}, schema {report.get('schema')}.",
     )
 

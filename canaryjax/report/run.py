@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from canaryjax.errors import UserError
-from canaryjax.runlog import read_json, read_jsonl
+from canaryjax.report.schema import read_schema
+from canaryjax.runlog import read_jsonl
 
 SCHEMA = "canaryjax.audit/1"
 ARMS = ("compliant", "violating")
@@ -33,10 +33,7 @@ def read_run(path: Path) -> Run:
     Raises:
       UserError: No `report.json`, a malformed file, or another schema.
     """
-    report = read_json(path / "report.json")
-    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
-        found = report.get("schema") if isinstance(report, dict) else type(report).__name__
-        raise UserError(f"expected schema {SCHEMA!r} in {path / 'report.json'}, found {found!r}; give a run of `audit`")
+    report = read_schema(path / "report.json", SCHEMA, "give a run of `audit`")
     trials = read_jsonl(path / "trials.jsonl")
     arm_of = {row.get("trial"): row["arm"] for row in trials if row.get("arm") in ARMS}
     return Run(path, report, read_jsonl(path / "metrics.jsonl"), arm_of)

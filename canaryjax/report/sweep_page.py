@@ -6,27 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import yaml
-from markupsafe import Markup
 
-from canaryjax.errors import UserError
 from canaryjax.report.figures import styled, to_png
 from canaryjax.report.page import KIND_NAMES
 from canaryjax.report.panel_section import panel_section
 from canaryjax.report.paper_page import UNSAID, paper_parts
 from canaryjax.report.run import ARMS
+from canaryjax.report.schema import read_schema
 from canaryjax.report.style import GREY, INK
 from canaryjax.report.sweep_utility import utility_section
+from canaryjax.report.template import fill_template
 from canaryjax.report.text import METHODS, MISSING, brackets, label, number, percent, pick
-from canaryjax.runlog import read_json, replacing
+from canaryjax.runlog import replacing
 
 SCHEMA = "canaryjax.sweep/1"
 HEAD = (
     *("cell", "status", "AUROC", "above threshold", "mean score (nats)", "reward-model bias", "exact match"),
     "warnings",
 )
-_HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,7 @@ def render_sweep(path: str | Path) -> Path:
       UserError: No readable `sweep.json` there.
     """
     folder = Path(path)
-    sweep = read_json(folder / "sweep.json")
-    if not isinstance(sweep, dict) or sweep.get("schema") != SCHEMA:
-        found = sweep.get("schema") if isinstance(sweep, dict) else type(sweep).__name__
-        raise UserError(f"expected schema {SCHEMA!r} in {folder / 'sweep.json'}, found {found!r}; give a sweep")
+    sweep = read_schema(folder / "sweep.json", SCHEMA, "give a sweep")
     page = folder / "sweep.html"
     with replacing(page) as handle:
         handle.write(_page(sweep).encode("utf-8", "backslashreplace"))
@@ -67,16 +62,13 @@ def sweep_rows(sweep: Mapping[str, Any]) -> list[Row]:
 
 
 def _page(sweep: Mapping[str, Any]) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
-    )
-    environment.filters["base64"] = lambda data: base64.b64encode(data).decode()
     cells = sweep["cells"]
     picture = draw_areas(sweep)
-    return environment.get_template("sweep.html").render(
+    return fill_template(
+        "sweep.html",
+        {},
         title=sweep["name"],
         description=sweep["description"],
-        css=Markup((_HERE / "page.css").read_text("utf-8")),  # ours, so not to be escaped
         counts=counts_words(sweep),
         head=HEAD,
         rows=sweep_rows(sweep),
