@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canaryjax.probes.estimate import side
 from canaryjax.probes.records import Cell, Estimate
 
 INTERVAL_KINDS = ("sft", "noise")  # rows that the paper counts intervals of; a baseline's differences are 0
@@ -33,7 +34,7 @@ def below_zero(estimates: Mapping[str, Mapping[str, Estimate]]) -> dict[str, Any
     Args:
       estimates: By cell, `window` and `secret`; cells with intervals only.
     """
-    strictly = sum(e["secret"].nested.high is not None and e["secret"].nested.high < 0 for e in estimates.values())
+    strictly = sum(side(e["secret"].nested) < 0 for e in estimates.values())
     points = [
         {"cell": name, "value": value}
         for name, e in estimates.items()
@@ -44,4 +45,4 @@ def below_zero(estimates: Mapping[str, Mapping[str, Estimate]]) -> dict[str, Any
         spreads = {name: e[quantity].spread for name, e in estimates.items() if e[quantity].spread is not None}
         cell = max(spreads, key=lambda name: spreads[name] or 0.0, default=None)
         widest[quantity] = None if cell is None else {"cell": cell, "value": spreads[cell]}
-    return {"secret_below_zero": int(strictly), "negative_points": points, "largest_spread": widest}
+    return {"secret_below_zero": strictly, "negative_points": points, "largest_spread": widest}

@@ -65,8 +65,11 @@ def estimate(
 
 
 def side(interval: Interval) -> int:
-    """Which side of 0 an interval lies on: -1, 1, or 0 where it holds 0 or has no bounds."""
-    if interval.low is None or interval.high is None:
+    """Which side of 0 an interval lies on: -1, 1, or 0 where it holds 0, has no bounds, or is a point.
+
+    Equal values give a point: they say nothing of how far others would lie from them.
+    """
+    if interval.low is None or interval.high is None or interval.low == interval.high:
         return 0
     return int(interval.low > 0) - int(interval.high < 0)
 

@@ -31,7 +31,7 @@ from canaryjax.probes.noise import matched_noise
 from canaryjax.probes.reader import Material, prepare, read_model
 from canaryjax.probes.records import Cell
 from canaryjax.probes.score_row import score_rows
-from canaryjax.probes.training import Tuned, plant, tune
+from canaryjax.probes.training import Tuned, plant, tune, tuning_rows
 from canaryjax.runlog.directory import RunDirectory
 from canaryjax.runlog.progress import Progress
 from canaryjax.runlog.provenance import provenance
@@ -87,6 +87,7 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
     started = datetime.now(UTC).isoformat(timespec="seconds")
     model = load_base(config)
     material = prepare_material(config, model)
+    _check_data(config, material, progress)
     manifest = manifest_of(material.canaries, config.canaries)
     pinned = Path(config.canaries.manifest) if config.canaries.manifest else run.path / MANIFEST
     with run.telling():
@@ -120,6 +121,15 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
     report["timings"] = {"seconds": run.keep_time()}
     run.write_json(REPORT, report)
     return report
+
+
+def _check_data(config: ProbesConfig, material: Material, progress: Progress) -> None:
+    """Draws what models will be tuned on: a mistake in it is told before anything is trained."""
+    for source in config.tuning.sources:
+        for seed in config.tuning.seeds:
+            rows = len(tuning_rows(config, material.canaries, Tuned(source, seed)))
+        if rows < config.tuning.examples:
+            progress.note(f"source {source.name} has {rows:,} rows, fewer than tuning.examples: all of them are taken")
 
 
 def weigh(scores: Path, config: ProbesConfig) -> dict[str, Any]:

@@ -115,4 +115,8 @@ def case_three():
     row[span("literal")] = -0.00091 * 20
     row[11:20] = -0.00583 * 20 / 9
     row[20:24] = (0.0076 * SECRET + 0.00583 * 20) / 4
-    return readings(same_for_all(row), base_nll=2.62, said_before=False, canonical=-0.00030)
+    deltas = same_for_all(row)
+    for rows in deltas.values():
+        for index, own in enumerate(rows):
+            own[12] += 0.002 if index % 2 else -0.002  # canaries differ, by nothing on average
+    return readings(deltas, base_nll=2.62, said_before=False, canonical=-0.00030)

@@ -94,6 +94,7 @@ LOW, HIGH, WIDE = (Interval(*b, 0.95, "x") for b in ((-0.3, -0.1), (0.1, 0.3), (
         (WIDE, WIDE, ("neither", 0)),
         (LOW, HIGH, ("neither", 0)),  # opposite sides support nothing
         (Interval(None, None, 0.95, "x"), HIGH, ("t-only", 1)),
+        (HIGH, Interval(0.2, 0.2, 0.95, "x"), ("hb-only", 1)),  # a point excludes nothing
     ],
 )
 def test_labels(nested, student, expected):

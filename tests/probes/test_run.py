@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from canaryjax.config.probes import SourceConfig
 from canaryjax.errors import UserError
 from canaryjax.models.merge import merge_adapter
 from canaryjax.probes import reader
@@ -183,6 +184,21 @@ def test_another_config_or_changed_canaries_are_refused(small_run, small_config,
     run = open_run(changed := small_config.model_copy(update={"canaries": canaries}), tmp_path / "run", resume=False)
     with pytest.raises(UserError, match="prefix is 'other' now and was 'canaryjax'"):
         run_audit(changed, run, Silence())
+    run.close()
+
+
+@pytest.mark.parametrize("rows", ["", '{"prompt": "a", "response": "SECRET"}\n'])
+def test_a_mistake_in_the_data_is_told_before_anything_is_trained(small_config, tmp_path, rows):
+    path = tmp_path / "own.jsonl"
+    secret = make_canaries(small_config.canaries)[1].secret
+    path.write_text('{"prompt": "b", "response": "c"}\n' * bool(rows) + rows.replace("SECRET", secret))
+    own = SourceConfig(name="own", kind="jsonl", path=str(path))
+    tuning = small_config.tuning.model_copy(update={"sources": (own,)})
+    config = small_config.model_copy(update={"tuning": tuning})
+    run = open_run(config, tmp_path / "run", resume=False)
+    with pytest.raises(UserError, match="found the secret of canary 1" if rows else "found none"):
+        run_audit(config, run, Silence())
+    assert run.begun == []
     run.close()
 
 

@@ -55,7 +55,7 @@ def test_both_families_stand_beside_each_other_and_a_baseline_is_0_by_constructi
     assert secret[4] == "[+0.0133, +0.0133]"
     low, high = (float(part) for part in secret[3].strip("[]").split(", "))
     assert 0 < low < 0.0133 < high
-    assert secret[5] == "both"
+    assert secret[5] == "hb-only"  # a point excludes nothing
     assert secret[7:] == ["+0.0133 to +0.0133\n3 of 3 above 0", "60"]
     assert window[1:3] == ["window", "+0.0001"]
 
