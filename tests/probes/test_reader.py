@@ -1,5 +1,7 @@
 """What is read of a model equals what the public scorer and sampler say of it."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -78,3 +80,16 @@ def test_outputs_are_the_samplers_and_no_longer_than_they_may_be(made, embedded_
     decode = embedded_model.tokenizer.decode
     for own, completions, limit in zip(reading.outputs, drawn, limits, strict=True):
         assert list(own[1:]) == [decode(completion.ids[:limit]) for completion in completions]
+
+
+def test_an_output_ends_with_its_own_limit(made, small_config, embedded_model):
+    material, _ = made
+    first, second, third = material.turns
+    short = dataclasses.replace(second, ids=second.ids[:2])
+    unlike = dataclasses.replace(material, turns=(first, short, third), decoys={})
+    section = small_config.reading.model_copy(update={"window": 2, "extra_tokens": 1})
+    outputs = read_model(unlike, section, embedded_model, None, "x", 4).outputs
+    contexts = [list(turn.context) for turn in material.turns]
+    whole = cj.generate(embedded_model, contexts, len(first.ids) + 1)[1][0].ids
+    assert len(whole) > 3  # else nothing would be cut
+    assert outputs[1][0] == embedded_model.tokenizer.decode(whole[:3])

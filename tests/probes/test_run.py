@@ -12,7 +12,7 @@ from canaryjax.models.merge import merge_adapter
 from canaryjax.probes import reader
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.checkpoint import TrainingCheckpoints
-from canaryjax.probes.matrix import make_cells
+from canaryjax.probes.matrix import is_merged, make_cells
 from canaryjax.probes.noise import update_norms
 from canaryjax.probes.plan import plan_audit
 from canaryjax.probes.reader import prepare, read_model
@@ -78,6 +78,12 @@ def test_a_model_of_a_group_equals_one_trained_alone(small_run, small_config, em
         other = np.concatenate([np.ravel(pair.b) for _, pair in sorted(kept.layers.items())])
         # As a whole: Adam makes a step of full size from a gradient that is all rounding.
         assert low <= np.linalg.norm(learned - other) / np.linalg.norm(other) < high
+
+
+def test_a_seed_draws_the_adapters_start_too(small_run, embedded_model):
+    first, second = (load_adapter(embedded_model, small_run[0] / "adapters" / f"deep-random-3-seed{s}") for s in (0, 1))
+    # Three updates of at most 5e-4 could not part two that began alike by so much.
+    assert float(np.abs(first.layers["q"].a - second.layers["q"].a).max()) > 0.02
 
 
 def test_the_seed_draws_the_rows_and_reexposure_adds_the_canaries(small_config):
@@ -200,6 +206,15 @@ def test_a_mistake_in_the_data_is_told_before_anything_is_trained(small_config, 
         run_audit(config, run, Silence())
     assert run.begun == []
     run.close()
+
+
+def test_controls_of_the_most_steps_alone(small_config):
+    tuning = small_config.tuning.model_copy(update={"steps": (5, 3)})
+    config = small_config.model_copy(update={"tuning": tuning})
+    cells = make_cells(config)
+    named = {kind: [cell.name for cell in cells if cell.kind == kind] for kind in ("noise", "reexposed")}
+    assert named == {"noise": ["deep/synth/3/noise", "deep/synth/5/noise"], "reexposed": ["deep/synth/5/reexposed"]}
+    assert [cell.name for cell in cells if is_merged(config, cell)] == ["deep/random/5"]
 
 
 def test_cells_are_named_once(small_config):

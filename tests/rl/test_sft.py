@@ -82,6 +82,16 @@ def test_passes_of_an_update_equal_one_large_pass(tiny, rows):
     assert tiny.largest_difference(one, train_supervised(tiny.model, rows, passes, jax.random.key(1))) < 2e-6
 
 
+def test_the_loss_is_a_mean_over_answer_tokens(tiny, rows):
+    mask = rows.answer_mask.at[::2, :, 1:].set(False)  # 7 answers of one token, 6 of three
+    rows, records = dataclasses.replace(rows, answer_mask=mask), []
+    settings = dataclasses.replace(SETTINGS, batch_size=13, epochs=1)
+    train_supervised(tiny.model, rows, settings, jax.random.key(1), records.append)
+    parts = (rows.context_ids, rows.context_mask, rows.answer_ids, rows.answer_mask)
+    logps = jax.jit(score_shared)(tiny.model, None, *parts)
+    assert records[0]["loss"] == pytest.approx(-float(logps.sum()) / 25, rel=1e-5)
+
+
 def test_steps_take_their_share_of_the_epochs(tiny, rows):
     records = []
     train_supervised(tiny.model, rows, dataclasses.replace(SETTINGS, steps=5), jax.random.key(0), records.append)
