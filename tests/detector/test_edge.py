@@ -579,7 +579,7 @@ def test_what_the_command_writes_stamps_as_the_middleware_does(tmp_path):
     ]
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
-    assert "crawlers of 1 vendors" in done.output
+    assert "crawlers.yaml names crawlers of 1 vendor\n" in done.output
     module, site = tmp_path / "worker" / "canary.js", tmp_path / "worker" / "site.json"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (module.parent, module, site)] == [0o700, 0o600, 0o600]
 
