@@ -1,6 +1,7 @@
 """Text to ids and back, with the beginning-of-sequence token exactly as often as the tokenizer's own files ask."""
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,30 +133,37 @@ class TextTokenizer:
             try:
                 self.backend.encode(character, add_special_tokens=False)
             except Exception:
-                _refuse_character(text, index)
+                self._refuse_character(text, index)
 
     def _checked(self, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> Encoding:
         if self.unk_id in ids:
-            _refuse_character(text, offsets[ids.index(self.unk_id)][0])
+            self._refuse_character(text, offsets[ids.index(self.unk_id)][0])
         # A model without an unknown token drops what it lacks; only blanks may go unnoticed that way.
         spans = np.array([(0, 0), *offsets, (len(text), len(text))], np.int32)
         reached = np.maximum.accumulate(spans[:, 1])
         for gap in np.flatnonzero(spans[1:, 0] > reached[:-1]):
             for index in range(reached[gap], spans[gap + 1, 0]):
                 if not text[index].isspace():
-                    _refuse_character(text, index)
+                    self._refuse_character(text, index)
         if self.bos_count and ids[:1] != [self.bos_id]:
             assert self.bos_id is not None
             return Encoding(np.array([self.bos_id, *ids], np.int32), spans[:-1])
         return Encoding(np.array(ids, np.int32), spans[1:-1])
 
-
-def _refuse_character(text: str, index: int) -> None:
-    character = text[index]
-    raise UserError(
-        f"expected text that the vocabulary can write, found {character!r} (U+{ord(character):04X}) at character "
-        f"{index} of {text[max(0, index - 20) : index + 20]!r}: replace it, or use a model whose tokenizer knows it"
-    )
+    def _refuse_character(self, text: str, index: int) -> None:
+        found = (
+            f"found {text[index]!r} (U+{ord(text[index]):04X}) at character {index} of "
+            f"{text[max(0, index - 20) : index + 20]!r}"
+        )
+        composed, rules = unicodedata.normalize("NFC", text), self.backend.normalizer
+        if rules is not None and text != composed == rules.normalize_str(text):
+            raise UserError(
+                f"expected composed text (Unicode NFC), which this tokenizer makes of any other, {found}: write a "
+                "letter and its mark as one character"
+            )
+        raise UserError(
+            f"expected text that the vocabulary can write, {found}: replace it, or use a model whose tokenizer knows it"
+        )
 
 
 def _model_unk(backend: Tokenizer) -> int | None:

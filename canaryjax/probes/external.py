@@ -28,7 +28,7 @@ import numpy as np
 from canaryjax.errors import UserError
 from canaryjax.probes.records import DECOYS, SPANS, Canary, Cell, Reading, Segment, TargetTokens
 from canaryjax.probes.span import byte_offsets, own, refuse_gaps
-from canaryjax.runlog.files import read_jsonl
+from canaryjax.runlog.files import numbered_jsonl
 
 KINDS = ("baseline", "sft", "noise", "reexposed")
 UNITS = ("characters", "bytes")
@@ -57,16 +57,16 @@ def read_scores(path: Path, owner: str = "last_byte") -> Given:
     Raises:
       UserError: A malformed row, lists of a row whose lengths disagree, a span or character that no token covers, a
         model that lacks a canary, a canary or cell that differs between rows, or a baseline that is not in the file;
-        with its row, blank lines not counted.
+        with its line.
     """
-    rows = read_jsonl(path)
+    rows = numbered_jsonl(path)
     if not rows:
         raise UserError(f"expected rows of scores in {path}, found none; see canaryjax probes --help")
     canaries: dict[int, tuple[Canary, TargetTokens]] = {}
     cells: dict[str, Cell] = {}
     models: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
-    for number, row in enumerate(rows, 1):
-        where = f"row {number} of {path}"
+    for number, row in rows:
+        where = f"line {number} of {path}"
         cell, own_canary = _cell(row, where), _canary(row, owner, where)
         if cells.setdefault(cell.name, cell) != cell:
             raise UserError(
@@ -116,6 +116,9 @@ def _cell(row: Any, where: str) -> Cell:
 
 
 def _canary(row: Any, owner: str, where: str) -> tuple[Canary, TargetTokens]:
+    for key in ("ids", "offsets", "logps", "segments"):
+        if key not in row:
+            raise UserError(f"expected {key!r} in {where}, found no such key; add it")
     index, text, unit = _whole(row, "canary", where), _text(row, "text", where), row.get("offset_unit", UNITS[0])
     if unit not in UNITS:
         raise UserError(f"expected offset_unit among {list(UNITS)} in {where}, found {unit!r}; correct it")
@@ -244,12 +247,12 @@ def _check_baselines(cells: dict[str, Cell], path: Path) -> None:
 def _text(row: Any, key: str, where: str) -> str:
     value = row.get(key) if isinstance(row, dict) else None
     if not isinstance(value, str) or not value or _SURROGATE.search(value):
-        raise UserError(f"expected a text {key} in {where}, found {value!r:.60}; correct it")
+        raise UserError(f"expected a text under {key!r} in {where}, found {value!r:.60}; correct it")
     return value
 
 
 def _whole(row: dict[str, Any], key: str, where: str) -> int:
     value = row.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UserError(f"expected a whole number {key} in {where}, found {value!r:.60}; correct it")
+        raise UserError(f"expected a whole number under {key!r} in {where}, found {value!r:.60}; correct it")
     return value

@@ -98,6 +98,11 @@ def read_json(path: Path) -> Any:
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSONL file, [] where there is none; only a line feed ends a line, U+2028 does not."""
+    return [row for _, row in numbered_jsonl(path)]
+
+
+def numbered_jsonl(path: Path) -> list[tuple[int, dict[str, Any]]]:
+    """As `read_jsonl`, each row with the number of its line, from 1: blank lines are counted and give no row."""
     if not path.exists():
         return []
     rows = []
@@ -115,7 +120,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
                 f"expected one JSON object a line in {path}; line {number}: found {type(row).__name__}; correct or "
                 "remove the line"
             )
-        rows.append(row)
+        rows.append((number, row))
     return rows
 
 

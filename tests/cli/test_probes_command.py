@@ -109,7 +109,7 @@ def test_a_broken_score_file_names_its_line(capsys, tmp_path, scores):
     scores.write_text("\n".join([*lines[:3], lines[3].replace("-0.25", "0.25"), *lines[4:]]) + "\n")
     status, _, said = run(capsys, "--scores", scores, "--out", tmp_path / "new")
     assert status == 2
-    assert "row 4 of" in said
+    assert "line 4 of" in said
     assert not (tmp_path / "new").exists()
 
 

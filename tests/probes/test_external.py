@@ -110,58 +110,67 @@ def test_a_window_beyond_a_target_leaves_it_out(tmp_path):
 
 
 BAD = [
-    ({"logps": [-0.5]}, "as many logps as ids in row 2"),
-    ({"ranks": [1, 2]}, "as many ranks as ids in row 2"),
-    ({"ids": [5]}, "as many offsets as ids in row 2"),
+    ({"logps": [-0.5]}, "as many logps as ids in line 3"),
+    ({"ranks": [1, 2]}, "as many ranks as ids in line 3"),
+    ({"ids": [5]}, "as many offsets as ids in line 3"),
     ({"logps": [0.5, -1, -1, -1, -1]}, "natural log-probs, at most 0"),
-    ({"logps": "x"}, "logps as a list of numbers in row 2"),
-    ({"segments": SEGMENTS[1:]}, "without gaps in row 2"),
+    ({"logps": "x"}, "logps as a list of numbers in line 3"),
+    ({"segments": SEGMENTS[1:]}, "without gaps in line 3"),
     ({"segments": [*SEGMENTS[:2], {**SEGMENTS[2], "name": "hex"}, SEGMENTS[3]]}, "segments named among"),
-    ({"segments": [{"name": "secret"}]}, "segments .* in row 2"),
-    ({"segments": [{"name": "secret", "start": 0, "end": 2.5}]}, "segments .* in row 2"),
-    ({"offset_unit": "bytes", "segments": HALVED, "offsets": BYTES}, "between characters in row 2"),
+    ({"segments": [{"name": "secret"}]}, "segments .* in line 3"),
+    ({"segments": [{"name": "secret", "start": 0, "end": 2.5}]}, "segments .* in line 3"),
+    ({"offset_unit": "bytes", "segments": HALVED, "offsets": BYTES}, "between characters in line 3"),
     (
         {"offsets": [[0, 2], [2, 8], [8, 10], [12, 12], [12, 13]]},
-        "token for every character of row 2 .* 'a' at byte 11",
+        "token for every character of line 3 .* 'a' at byte 11",
     ),
     ({"offsets": [[1, 2], [0, 8], [8, 10], [10, 12], [12, 13]]}, "rising offsets within the 14 bytes"),
-    ({"offsets": [[0, 2], [2, 8], [8, 10], [10, 12], [12, float("inf")]]}, "offsets .* in row 2"),
-    ({"ids": [5, 6, 7, 8, float("inf")]}, "ids, .* in row 2"),
-    ({"ids": [5.5, 6, 7, 8, 9]}, "ids, .* in row 2"),
+    ({"offsets": [[0, 2], [2, 8], [8, 10], [10, 12], [12, float("inf")]]}, "offsets .* in line 3"),
+    ({"ids": [5, 6, 7, 8, float("inf")]}, "ids, .* in line 3"),
+    ({"ids": [5.5, 6, 7, 8, 9]}, "ids, .* in line 3"),
     ({"logps": [-(10**400), -1, -1, -1, -1]}, "logps as a list of numbers"),
     ({"logps": ["-0.5", -1, -1, -1, -1]}, "logps as a list of numbers"),
     ({"logps": [False, -1, -1, -1, -1]}, "logps as a list of numbers"),
     ({"ranks": [0, 1, 1, 1, 1]}, "ranks as whole numbers"),
     ({"ranks": [1, 1.5, 1, 1, 1]}, "ranks as whole numbers"),
     ({"ranks": [1, None, 1, 1, 1]}, "ranks as whole numbers"),
-    ({"window_logps": [-1, -1, -1, -1, -1, -1]}, "at most the 5 tokens of the text in row 2 .* found 6"),
-    ({"decoys": {"wrong": [5, -6]}}, "decoys as sums of -log p, at least 0, in row 2"),
-    ({"steps": "many"}, "a whole number steps in row 2"),
-    ({"steps": None}, "a whole number steps in row 2"),
-    ({"source": None}, "a text source in row 2"),
-    ({"baseline": ["base"]}, "a text baseline in row 2"),
-    ({"prompt": 3}, "a text prompt in row 2"),
-    ({"text": "n\ud800 code 12ab!"}, "a text text in row 2"),
+    ({"window_logps": [-1, -1, -1, -1, -1, -1]}, "at most the 5 tokens of the text in line 3 .* found 6"),
+    ({"decoys": {"wrong": [5, -6]}}, "decoys as sums of -log p, at least 0, in line 3"),
+    ({"steps": "many"}, "a whole number under 'steps' in line 3"),
+    ({"steps": None}, "a whole number under 'steps' in line 3"),
+    ({"source": None}, "a text under 'source' in line 3"),
+    ({"baseline": ["base"]}, "a text under 'baseline' in line 3"),
+    ({"prompt": 3}, "a text under 'prompt' in line 3"),
+    ({"text": "n\ud800 code 12ab!"}, "a text under 'text' in line 3"),
     ({"offsets": [[0, 2], [2, 8], [8, 10], [10, 12], [12, 14]]}, "within the 13 characters"),
     ({"offset_unit": "tokens"}, "offset_unit among"),
     ({"kind": "other"}, "kind among"),
     ({"kind": "baseline"}, "kind among"),
     ({"baseline": "elsewhere"}, "the baseline 'elsewhere' of cell 'tuned'"),
     ({"baseline": "tuned"}, "the baseline 'tuned' of cell 'tuned'"),
-    ({"seed": -1}, "a whole number seed in row 2"),
-    ({"cell": ""}, "a text cell in row 2"),
+    ({"seed": -1}, "a whole number under 'seed' in line 3"),
+    ({"cell": ""}, "a text under 'cell' in line 3"),
     ({"canary": 1}, "expected every canary"),
     ({"text": "xx code 12ab!"}, "the same prompt, text, spans and tokens"),
     ({"outputs": [1]}, "outputs as a list of texts"),
     ({"decoys": {"other": [1]}}, "decoys as lists by kind"),
-    ({"cell": "base", "baseline": None}, "found it again in row 2"),
+    ({"cell": "base", "baseline": None}, "found it again in line 3"),
 ]
 
 
 @pytest.mark.parametrize(("change", "message"), BAD)
 def test_a_row_that_does_not_fit_is_refused(tmp_path, change, message):
+    path = written(tmp_path, [base_row(), row() | change])
+    path.write_text(path.read_text().replace("\n", "\n\n"))  # a blank line is a line: its number is the editor's
     with pytest.raises(UserError, match=message):
-        read_scores(written(tmp_path, [base_row(), row() | change]))
+        read_scores(path)
+
+
+def test_a_key_that_is_missing_is_named(tmp_path):
+    for key in ("cell", "seed", "canary", "text", "ids", "offsets", "logps", "segments"):
+        less = {name: value for name, value in row().items() if name != key}
+        with pytest.raises(UserError, match=f"'{key}' in line 2"):
+            read_scores(written(tmp_path, [base_row(), less]))
 
 
 @pytest.mark.parametrize("rows", [[], [7]])
