@@ -93,10 +93,16 @@ def _of_decoys(report: dict[str, Any]) -> list[str]:
     said = []
     for row in report["exposure"]:
         if row["cell"] in {cell["name"] for cell in report["cells"] if cell["kind"] == "baseline"}:
-            said.append(
+            least = 1 / (row["decoys"] + 1)
+            ranked = (
                 f"Under {row['cell']} {row['below']} of {row['n']} true secrets rank among {row['decoys']} fresh ones "
-                f"with p of at most {row['alpha']:.2g}; exposure is {row['mean_bits']:.2f} of at most "
-                f"{row['most_bits']:.2f} bits on average."
+                f"with p of at most {row['alpha']:.2g}"
+                if least <= row["alpha"]
+                else f"Under {row['cell']} no true secret can rank with p of at most {row['alpha']:.2g}: among "
+                f"{row['decoys']} fresh ones the least is {least:.2g}"
+            )
+            said.append(
+                f"{ranked}; exposure is {row['mean_bits']:.2f} of at most {row['most_bits']:.2f} bits on average."
             )
     return said
 

@@ -128,9 +128,14 @@ def decoys(report: Row) -> Table | None:
     for cell in dict.fromkeys(row["cell"] for row in report["decoys"]):
         own = ranked.get(cell)
         told = (NOT_KNOWN, NOT_KNOWN) if own is None else (
-            f"{own['mean_bits']:.2f} of {own['most_bits']:.2f}", f"{own['below']}/{own['n']}")  # fmt: skip
+            f"{own['mean_bits']:.2f} of {own['most_bits']:.2f}", _within_alpha(own))  # fmt: skip
         rows.append((cell, *(signed(gaps.get((cell, kind)), 2) for kind in kinds), *told))
     return table(("Cell", *(f"{kind} - true" for kind in kinds), "Exposure, bits", "Rank p within alpha"), rows)
+
+
+def _within_alpha(exposure: Row) -> str:
+    least = 1 / (exposure["decoys"] + 1)
+    return f"{exposure['below']}/{exposure['n']}" if least <= exposure["alpha"] else f"at least {least:.2g}"
 
 
 def left_out(report: Row, most: Sequence[str]) -> Table:
