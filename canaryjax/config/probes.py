@@ -216,6 +216,8 @@ class VerdictConfig(Section):
     """Preamble drift: at least this share of the window's change lies on the preamble."""
     secret_ratio: NonNegative = 0.5
     """Preamble drift: the secret's change is below this times the window's."""
+    rounding: NonNegative = 1e-6
+    """A mean that fell by less than this did not fall: log-probs are no more exact than that, in nats a token."""
 
 
 class ProbeStatisticsConfig(Section):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canaryjax.probes.estimate import side
-from canaryjax.probes.records import Cell, Estimate
+from canaryjax.probes.records import SPANS, Cell, Estimate
 
 INTERVAL_KINDS = ("sft", "noise")  # rows that the paper counts intervals of; a baseline's differences are 0
 
@@ -29,10 +29,13 @@ def account(cells: Sequence[Cell], seeds: Mapping[str, int]) -> dict[str, Any]:
 
 
 def below_zero(estimates: Mapping[str, Mapping[str, Estimate]]) -> dict[str, Any]:
-    """Where the secret's change is negative, by interval and by point, and the largest spread between seeds.
+    """Where the secret's change is negative, by interval and by point, and the largest spreads between seeds.
 
     Args:
-      estimates: By cell, `window` and `secret`; cells with intervals only.
+      estimates: By cell, of `window`, `secret` and other spans; cells with intervals only.
+
+    Returns:
+      `secret_below_zero`, `negative_points`, and `largest_spread` of the window and of each span, with its cell.
     """
     strictly = sum(side(e["secret"].nested) < 0 for e in estimates.values())
     points = [
@@ -41,8 +44,10 @@ def below_zero(estimates: Mapping[str, Mapping[str, Estimate]]) -> dict[str, Any
         if (value := e["secret"].value) is not None and value < 0
     ]
     widest: dict[str, Any] = {}
-    for quantity in ("window", "secret"):
-        spreads = {name: e[quantity].spread for name, e in estimates.items() if e[quantity].spread is not None}
-        cell = max(spreads, key=lambda name: spreads[name] or 0.0, default=None)
-        widest[quantity] = None if cell is None else {"cell": cell, "value": spreads[cell]}
+    for quantity in ("window", *SPANS):
+        own = {name: e[quantity].spread for name, e in estimates.items() if quantity in e}
+        spreads = {name: spread for name, spread in own.items() if spread is not None}
+        cell = max(spreads, key=spreads.__getitem__, default=None)
+        if own:
+            widest[quantity] = None if cell is None else {"cell": cell, "value": spreads[cell]}
     return {"secret_below_zero": strictly, "negative_points": points, "largest_spread": widest}

@@ -9,15 +9,13 @@ import numpy as np
 
 from canaryjax.config.probes import ProbesConfig
 from canaryjax.probes.decomposition import Decomposition, decompose
-from canaryjax.probes.decoy import exposure
 from canaryjax.probes.estimate import Table, estimate, leave_one_out
+from canaryjax.probes.matrix import counterpart
 from canaryjax.probes.read import Read
-from canaryjax.probes.recall import first_difference, hits, says
+from canaryjax.probes.recall import hits, says
 from canaryjax.probes.records import SPANS, Cell, Estimate, Reading, Recalled, TargetTokens
 from canaryjax.probes.verdict import Evidence, judge, labels_of
 from canaryjax.probes.window import NOTHING, mean_window, span_mean, span_positions
-
-FOUND = 8  # characters of an output that are shown from its first wrong one on
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,14 +23,14 @@ class CellTable:
     """A cell's numbers as other tables need them, and `plain` for the report.
 
     Attributes:
-      window, secret: None for a baseline, whose changes are 0 by construction.
+      estimates: Of the changes of `window`, `full`, each span and each `mean_K`; none for a baseline, whose changes are
+        0 by construction.
       shares: Of the window's change, by span.
       hit_rate: Of hit@1; None where nothing was generated.
       plain: The cell's entry in the report.
     """
 
-    window: Estimate | None
-    secret: Estimate | None
+    estimates: dict[str, Estimate]
     shares: dict[str, float | None]
     hit_rate: float | None
     plain: dict[str, Any]
@@ -49,21 +47,22 @@ def tabulate(read: Read, cell: Cell, config: ProbesConfig) -> CellTable:
         "kind": cell.kind,
         "steps": cell.steps,
         "baseline": cell.baseline,
+        "counterpart": None if (beside := counterpart(read.cells, cell)) is None else beside.name,
         "seeds": [one.seed for one in own],
         "instances": sum(len(one.nll) for one in own),
         "level": _levels(read, own, config.reading.window),
         "hits": None if recalled is None else [one.to_dict() for one in recalled],
     }
-    rate = None if recalled is None else next((one.hits / one.n for one in recalled if one.k == 1), None)
+    rate = _greedy_rate(recalled)
     profile = {"nll": _profile([nll for one in own for nll in one.nll]), "delta": None}
     if cell.baseline is None:
         empty = dict.fromkeys(("delta", "decomposition", "leave_one_out", "verdict"))
-        return CellTable(None, None, {}, rate, plain | empty | {"profile": profile})
+        return CellTable({}, {}, rate, plain | empty | {"profile": profile})
     deltas = _deltas(read, cell, own)
     found = _estimates(read, deltas, config)
     parts = _parts(read, cell, own, deltas, config)
     shares = {} if parts is None else {row.span: row.share for row in parts.rows}
-    before = _recalled(read, read.by_cell[cell.baseline], config)
+    before = _greedy_rate(_recalled(read, read.by_cell[cell.baseline], config))
     rules = judge(_evidence(found, shares, before, rate), config.verdict)
     lost = leave_one_out(_table(deltas, read, partial(_mean_of_span, "secret")))
     profile["delta"] = _profile([delta for row in deltas.values() for delta in row])
@@ -80,7 +79,7 @@ def tabulate(read: Read, cell: Cell, config: ProbesConfig) -> CellTable:
         "verdict": {"labels": labels_of(rules), "rules": [rule.to_dict() for rule in rules]},
         "profile": profile,
     }
-    return CellTable(found["window"], found["secret"], shares, rate, plain)
+    return CellTable(found, shares, rate, plain)
 
 
 def _deltas(read: Read, cell: Cell, own: list[Reading]) -> dict[int, list[np.ndarray]]:
@@ -145,19 +144,17 @@ def _parts(
             both = (one.window_nll, base.window_nll)
             means = [NOTHING if pair is None else mean_window(pair[i], window) for pair in both]
             alone.append(means[0] - means[1])
-    made = any(np.isfinite(alone))
     flat = [delta for row in deltas.values() for delta in row]
     owners = [tokens.owners for _ in own for tokens in read.tokens]
     seeds = [one.seed for one in own for _ in read.tokens]
     spans = [span for span in SPANS if any(span in tokens.owners for tokens in read.tokens)]
-    return decompose(flat, owners, seeds, spans, window, alone if made else None)
+    return decompose(flat, owners, seeds, spans, window, alone)
 
 
 def _evidence(
-    found: dict[str, Estimate], shares: dict[str, float | None], before: list[Recalled] | None, rate: float | None
+    found: dict[str, Estimate], shares: dict[str, float | None], before: float | None, after: float | None
 ) -> Evidence:
     window, secret = found["window"], found["secret"]
-    base = None if before is None else next((one.hits / one.n for one in before if one.k == 1), None)
     return Evidence(
         window=window.value,
         secret=secret.value,
@@ -166,9 +163,14 @@ def _evidence(
         window_label=window.label,
         secret_label=secret.label,
         shares=shares,
-        hits_before=base,
-        hits_after=rate,
+        hits_before=before,
+        hits_after=after,
     )
+
+
+def _greedy_rate(recalled: list[Recalled] | None) -> float | None:
+    """The rate of hit@1; None where nothing was generated."""
+    return next((one.hits / one.n for one in recalled or () if one.k == 1), None)
 
 
 def _recalled(read: Read, own: list[Reading], config: ProbesConfig) -> list[Recalled] | None:
@@ -216,83 +218,3 @@ def _left_out(values: list[tuple[int, float | None]]) -> dict[str, Any]:
         "low": min(known, default=None),
         "high": max(known, default=None),
     }
-
-
-def failure_rows(read: Read, cell: Cell) -> list[dict[str, Any]]:
-    """Greedy outputs that do not hold their secret, where they leave the target, and how likely the right token was.
-
-    The rank is of the target's token at that place, given the target before it, which the output has said too (PA-45).
-    """
-    rows = []
-    for one in read.by_cell[cell.name]:
-        for place, canary in enumerate(read.canaries):
-            output = "" if one.outputs is None or not one.outputs[place] else one.outputs[place][0]
-            if one.outputs is None or says(output, canary.recall):
-                continue
-            at = first_difference(canary.target, output)
-            row: dict[str, Any] = {"cell": cell.name, "seed": one.seed, "canary": canary.index}
-            row |= {"target": canary.target, "output": output, "position": None, "expected": None, "found": None}
-            row["rank"] = None
-            if at is not None:
-                byte = len(canary.target[:at].encode())
-                offsets = read.tokens[place].offsets
-                # Behind the last token may stand bytes that no token covers: what they follow is the last one.
-                position = next((i for i, (_, end) in enumerate(offsets) if end > byte), len(offsets) - 1)
-                start, end = offsets[position]
-                row["position"] = position
-                row["expected"] = canary.target.encode()[start:end].decode("utf-8", "replace")
-                row["found"] = output[at : at + FOUND]
-                rank = np.nan if one.ranks is None else one.ranks[place][position]
-                row["rank"] = int(rank) if np.isfinite(rank) else None
-            rows.append(row)
-    return rows
-
-
-def decoy_rows(read: Read, cell: Cell) -> list[dict[str, Any]]:
-    """By kind, how much less likely decoys are than the true secret: nats over the secret span (PA-49)."""
-    kinds = [kind for one in read.by_cell[cell.name] for kind in one.decoy_nll or ()]
-    rows = []
-    for kind in dict.fromkeys(kinds):
-        per_seed, count = [], 0
-        for one in read.by_cell[cell.name]:
-            sums = (one.decoy_nll or {}).get(kind, ())
-            gaps = [float(np.mean(s)) - true for s, true in zip(sums, _secret_sums(read, one), strict=False) if len(s)]
-            gaps = [gap for gap in gaps if np.isfinite(gap)]
-            count += len(gaps)
-            if gaps:
-                per_seed.append(float(np.mean(gaps)))
-        if per_seed:
-            gap = float(np.mean(per_seed))
-            rows.append({"cell": cell.name, "kind": kind, "gap": gap, "per_seed": per_seed, "n": count})
-    return rows
-
-
-def exposure_rows(read: Read, cell: Cell, alpha: float) -> list[dict[str, Any]]:
-    """Where true secrets stand among freshly drawn ones: a row for a cell that has such decoys."""
-    found = [
-        exposure(true, sums)
-        for one in read.by_cell[cell.name]
-        for sums, true in zip((one.decoy_nll or {}).get("wrong", ()), _secret_sums(read, one), strict=False)
-    ]
-    known = [one for one in found if one is not None]
-    if not known:
-        return []
-    return [
-        {
-            "cell": cell.name,
-            "mean_bits": float(np.mean([one.bits for one in known])),
-            "most_bits": float(np.log2(known[0].n + 1)),
-            "median_rank": float(np.median([one.rank for one in known])),
-            "below": sum(one.p_value <= alpha for one in known),
-            "alpha": alpha,
-            "n": len(known),
-            "decoys": known[0].n,
-        }
-    ]
-
-
-def _secret_sums(read: Read, one: Reading) -> list[float]:
-    return [
-        float(nll[span_positions(tokens.owners, "secret")].sum())
-        for nll, tokens in zip(one.nll, read.tokens, strict=True)
-    ]

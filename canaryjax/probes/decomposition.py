@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from canaryjax.probes.window import ROUNDING
 from canaryjax.stats.result import Result
 
 
@@ -16,7 +17,7 @@ class Contribution(Result):
       span: Which.
       tokens: Its tokens inside the window, mean over instances.
       contribution: Its part of the change, mean over instances, nats a token of the window.
-      share: `contribution` over the whole change; None where that is 0.
+      share: `contribution` over the whole change; None where that is 0 to rounding.
     """
 
     span: str
@@ -85,8 +86,9 @@ def decompose(
         sums[span] = float(np.dot(weights, [part.sum() / window for part in inside]))
         counts[span] = float(np.dot(weights, [part.size for part in inside]))
     enumerated = float(sum(sums.values()))
+    moved = abs(enumerated) >= ROUNDING
     rows = tuple(
-        Contribution(span, counts[span], sums[span], sums[span] / enumerated if enumerated else None) for span in spans
+        Contribution(span, counts[span], sums[span], sums[span] / enumerated if moved else None) for span in spans
     )
     if canonical is None or not np.isfinite([canonical[i] for i in usable]).all():
         return Decomposition(rows, enumerated, None, None, len(usable))

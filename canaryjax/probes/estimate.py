@@ -39,21 +39,21 @@ def estimate(
         )
         t = no_interval(level, "student-t", str(nothing.reason))
         return Estimate(
-            None, None, means, None, False, None, nothing, nothing, t, "neither", 0, instances, asked - instances
+            None, None, means, None, None, None, nothing, nothing, t, "neither", 0, instances, asked - instances
         )
     nested = hierarchical_bootstrap(whole, "nested", level, resamples, seed)
     crossed = _crossed(list(rows.values()), level, resamples, seed)
     student = mean_interval(means, level)
     label, direction = label_of(nested, student)
     signs = {int(np.sign(mean)) for mean in means}
-    same = len(signs) == 1 and 0 not in signs
+    same = None if len(means) < 2 else len(signs) == 1 and 0 not in signs
     return Estimate(
         value=float(np.mean(means)),
         micro=_pooled(pooled, rows),
         per_seed=means,
         spread=max(means) - min(means),
         same_sign=same,
-        sign_p=2.0 ** (1 - len(means)) if same and len(means) > 1 else None,
+        sign_p=2.0 ** (1 - len(means)) if same else None,
         nested=nested,
         crossed=crossed,
         student=student,

@@ -9,11 +9,13 @@ import numpy as np
 from canaryjax.config.probes import ProbesConfig
 from canaryjax.errors import UserError
 from canaryjax.probes.accounting import INTERVAL_KINDS, account, below_zero
-from canaryjax.probes.cell_table import CellTable, decoy_rows, exposure_rows, failure_rows, tabulate
+from canaryjax.probes.cell_table import CellTable, tabulate
+from canaryjax.probes.decoy_table import decoy_rows, exposure_rows
+from canaryjax.probes.failure import failure_rows
 from canaryjax.probes.merged import compare
 from canaryjax.probes.prose import limitations, reading, warnings
 from canaryjax.probes.read import Read
-from canaryjax.probes.records import SPANS, Canary, Cell, Estimate, Reading, TargetTokens
+from canaryjax.probes.records import SPANS, Canary, Cell, Reading, TargetTokens
 from canaryjax.probes.selection import Candidate, screen
 from canaryjax.probes.span import span_counts
 
@@ -36,21 +38,17 @@ def analyse(
     read = Read(canaries, tokens, [cell for cell in cells if by_cell[cell.name]], by_cell)
     _check_baselines(read)
     tables = {cell.name: tabulate(read, cell, config) for cell in read.cells}
-    estimates = {
-        cell.name: {"window": table.window, "secret": table.secret}
-        for cell in read.cells
-        if cell.kind in INTERVAL_KINDS and (table := tables[cell.name]).window is not None
-    }
+    estimates = {cell.name: tables[cell.name].estimates for cell in read.cells if cell.kind in INTERVAL_KINDS}
+    alpha = round(1 - config.statistics.level, 12)  # 1 - 0.9 is less than 0.1, and would pass over a p of 0.1
     report: dict[str, Any] = {
         "tokens": _tokens(tokens, config),
         "cells": [tables[cell.name].plain for cell in read.cells],
         "selection": screen(_candidates(read, tables), config.verdict),
-        "accounting": account(read.cells, {name: len(own) for name, own in by_cell.items()})
-        | below_zero(_complete(estimates)),
+        "accounting": account(read.cells, {name: len(own) for name, own in by_cell.items()}) | below_zero(estimates),
         "merged": _merged(read, config),
         "failures": [row for cell in read.cells for row in failure_rows(read, cell)],
         "decoys": [row for cell in read.cells for row in decoy_rows(read, cell)],
-        "exposure": [row for cell in read.cells for row in exposure_rows(read, cell, 1 - config.statistics.level)],
+        "exposure": [row for cell in read.cells for row in exposure_rows(read, cell, alpha)],
         "not_finite": _not_finite(read),
     }
     report["reading"] = reading(report, config)
@@ -82,10 +80,6 @@ def _check_baselines(read: Read) -> None:
                 f"expected the baseline {cell.baseline!r} of cell {cell.name!r} read once or for each of its seeds, "
                 f"found it for seeds {base} and none for {missing}; read it for those too"
             )
-
-
-def _complete(estimates: dict[str, dict[str, Estimate | None]]) -> dict[str, dict[str, Estimate]]:
-    return {name: {k: e for k, e in own.items() if e is not None} for name, own in estimates.items()}
 
 
 def _tokens(tokens: Sequence[TargetTokens], config: ProbesConfig) -> dict[str, Any]:
@@ -121,10 +115,11 @@ def _candidates(read: Read, tables: dict[str, CellTable]) -> list[Candidate]:
     found = []
     for cell in read.cells:
         table = tables[cell.name]
-        if cell.kind == "sft" and table.window is not None and table.secret is not None:
+        if cell.kind == "sft":
             before = tables[cell.baseline].hit_rate if cell.baseline in tables else None
             share = table.shares.get("preamble")
-            found.append(Candidate(cell.name, table.window, table.secret, share, before, table.hit_rate))
+            window, secret = table.estimates["window"], table.estimates["secret"]
+            found.append(Candidate(cell.name, window, secret, share, before, table.hit_rate))
     return found
 
 
@@ -145,11 +140,23 @@ def _merged(read: Read, config: ProbesConfig) -> dict[str, Any] | None:
 
 
 def _not_finite(read: Read) -> dict[str, Any]:
-    where: list[dict[str, Any]] = []
+    """Which tokens of whole targets are not finite, and `beside` them which other numbers, by a score file's names."""
+    where, beside = [], []
     for cell in read.cells:
         for one in read.by_cell[cell.name]:
-            for tokens, nll in zip(read.tokens, one.nll, strict=True):
-                bad = np.flatnonzero(~np.isfinite(nll)).tolist()
-                if bad:
-                    where.append({"cell": cell.name, "seed": one.seed, "canary": tokens.canary, "positions": bad})
-    return {"tokens": sum(len(row["positions"]) for row in where), "where": where}
+            where += _places(read, one, one.nll)
+            others = {"window_logps": one.window_nll, "merged_logps": one.merged_nll}
+            others |= {f"decoys.{kind}": sums for kind, sums in (one.decoy_nll or {}).items()}
+            for name, rows in others.items():
+                beside += [] if rows is None else [{"part": name, **row} for row in _places(read, one, rows)]
+    return {"tokens": sum(len(row["positions"]) for row in where), "where": where, "beside": beside}
+
+
+def _places(read: Read, one: Reading, rows: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    """Positions of a model's numbers that are not finite, a row for a canary that has any."""
+    found = []
+    for tokens, row in zip(read.tokens, rows, strict=True):
+        bad = np.flatnonzero(~np.isfinite(row)).tolist()
+        if bad:
+            found.append({"cell": one.cell, "seed": one.seed, "canary": tokens.canary, "positions": bad})
+    return found

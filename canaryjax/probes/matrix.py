@@ -1,5 +1,7 @@
 """The cells of an audit: regimes by sources by steps, and the controls beside them."""
 
+from collections.abc import Iterable
+
 from canaryjax.config.probes import CellConfig, ProbesConfig, RegimeConfig
 from canaryjax.probes.records import Cell, Kind
 
@@ -28,6 +30,21 @@ def is_merged(config: ProbesConfig, cell: Cell) -> bool:
 def seeds_of(config: ProbesConfig, cell: Cell) -> tuple[int, ...]:
     """Seeds of a cell's models; a baseline is one model, whatever is tuned on top."""
     return config.tuning.seeds[:1] if cell.kind == "baseline" else config.tuning.seeds
+
+
+def counterpart(cells: Iterable[Cell], cell: Cell) -> Cell | None:
+    """The tuned cell that a random update imitates or that a re-exposed cell repeats; None for other kinds.
+
+    It has the same baseline, regime, source and steps; where several have, none is the one.
+    """
+    if cell.kind not in ("noise", "reexposed"):
+        return None
+    alike = [one for one in cells if one.kind == "sft" and _setting(one) == _setting(cell)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _setting(cell: Cell) -> tuple[str | None, str, str, int]:
+    return cell.baseline, cell.regime, cell.source, cell.steps
 
 
 def _of_source(config: ProbesConfig, regime: RegimeConfig, source: str, steps: int) -> list[Cell]:

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from canaryjax.probes.window import span_positions
-
-ALMOST_NOTHING = 1e-6  # nats a token: a ratio to less is a ratio of rounding errors
+from canaryjax.probes.window import ROUNDING, span_positions
 
 
 def compare(
@@ -40,12 +38,12 @@ def compare(
         nothing = dict.fromkeys(("stacked", "merged", "ratio", "mean_abs_difference"))
         return {**nothing, "reason": "no finite token of it", **counts}
     first, second, difference = (float(mean) for mean in np.mean(rows, axis=0))
-    small = abs(first) < ALMOST_NOTHING
+    small = abs(first) < ROUNDING
     return {
         "stacked": first,
         "merged": second,
         "ratio": None if small else second / first,
-        "reason": f"the change is below {ALMOST_NOTHING:g}" if small else None,
+        "reason": f"the change is below {ROUNDING:g}" if small else None,
         "mean_abs_difference": difference,
         **counts,
     }

@@ -37,7 +37,7 @@ def reading(report: dict[str, Any], config: ProbesConfig) -> list[str]:
             f"The secret's change lies strictly below 0 by the nested bootstrap in {account['secret_below_zero']} of "
             f"{account['ci_rows']} cells with intervals; {len(account['negative_points'])} have a negative point."
         )
-    said += _of_claims(tuned) + _of_noise(report) + _of_reexposure(report) + _of_decoys(report)
+    said += _of_claims(tuned) + _of_noise(report) + _of_reexposure(report, config.verdict.moved) + _of_decoys(report)
     return said
 
 
@@ -56,10 +56,7 @@ def _of_claims(tuned: list[dict[str, Any]]) -> list[str]:
 
 def _of_noise(report: dict[str, Any]) -> list[str]:
     """Whether tuning changes a secret more than a random update of its size does."""
-    cells = {cell["name"]: cell for cell in report["cells"]}
-    pairs = [(cells[name.removesuffix("/noise")], cell) for name, cell in cells.items() if cell["kind"] == "noise"
-             and name.removesuffix("/noise") in cells]  # fmt: skip
-    values = [[cell["delta"]["secret"]["value"] for cell in pair] for pair in pairs]
+    values = [[cell["delta"]["secret"]["value"] for cell in pair] for pair in _pairs(report, "noise")]
     known = [(a, b) for a, b in values if a is not None and b is not None]
     if not known:
         return []
@@ -67,13 +64,18 @@ def _of_noise(report: dict[str, Any]) -> list[str]:
     return [f"The secret changes more than under a random update of the same norm in {larger} of {len(known)} cells."]
 
 
-def _of_reexposure(report: dict[str, Any]) -> list[str]:
-    said = []
+def _pairs(report: dict[str, Any], kind: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each tuned cell with the one of a kind that stands beside it."""
     cells = {cell["name"]: cell for cell in report["cells"]}
-    for name, cell in cells.items():
-        plain = cells.get(name.removesuffix("/reexposed"))
-        if cell["kind"] != "reexposed" or plain is None:
-            continue
+    return [
+        (cells[cell["counterpart"]], cell) for cell in cells.values() if cell["kind"] == kind and cell["counterpart"]
+    ]
+
+
+def _of_reexposure(report: dict[str, Any], moved: float) -> list[str]:
+    """Whether the probes move at all where the canaries themselves are among the rows (PA-48)."""
+    said = []
+    for plain, cell in _pairs(report, "reexposed"):
         window, secret = (
             [one["delta"][quantity]["value"] for one in (plain, cell)] for quantity in ("window", "secret")
         )
@@ -82,7 +84,7 @@ def _of_reexposure(report: dict[str, Any]) -> list[str]:
         said.append(
             f"With the canaries among its rows {plain['name']} changes the window by {window[1]:+.4f} instead of "
             f"{window[0]:+.4f} and the secret by {secret[1]:+.4f} instead of {secret[0]:+.4f} nats a token"
-            + (": the probes can move." if abs(secret[1] - secret[0]) > 1e-3 else ": the probes hardly move here.")
+            + (": the probes can move." if abs(secret[1] - secret[0]) > moved else ": the probes hardly move here.")
         )
     return said
 
@@ -116,6 +118,11 @@ def warnings(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         said.append(
             f"{count} token log-probs are not finite ({_few(where)}): their quantities leave those instances out."
         )
+    if report["not_finite"]["beside"]:
+        rows = report["not_finite"]["beside"]
+        where = [f"{row['part']} of {row['cell']}, seed {row['seed']}, canary {row['canary']}" for row in rows]
+        count = sum(len(row["positions"]) for row in rows)
+        said.append(f"{count} numbers of other passes or of decoys are not finite ({_few(where)}): they are left out.")
     shortest = report["tokens"]["target_tokens"]["min"]
     beyond = [k for k in sorted({config.reading.window, *config.reading.sweep}) if k > shortest]
     if beyond:

@@ -4,7 +4,7 @@ Nothing here knows how a target is made of bytes or patches: a probe sees positi
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class Estimate(Result):
       micro: Pooled over tokens; None where the quantity has no tokens of its own.
       per_seed: Mean of each seed, in the order of the seeds.
       spread: Largest minus smallest of `per_seed`.
-      same_sign: Whether all seeds have one sign, none of them 0.
+      same_sign: Whether all seeds have one sign, none of them 0; None with fewer than two, or without a value.
       sign_p: Two-sided p of so many equal signs under a fair coin, 2 * 2**-n at n of n: 1/4 at 3 of 3 (PA-27).
       nested, crossed: Hierarchical bootstrap (PA-25, PA-A8).
       student: Student's t over seeds, n - 1 degrees of freedom (PA-26).
@@ -136,7 +136,7 @@ class Estimate(Result):
     micro: float | None
     per_seed: tuple[float, ...]
     spread: float | None
-    same_sign: bool
+    same_sign: bool | None
     sign_p: float | None
     nested: Interval
     crossed: Interval
@@ -167,6 +167,3 @@ class Recalled(Result):
     per_seed: tuple[int, ...]
     rate: Interval
     unbiased: float | None
-
-
-Plain = dict[str, Any]

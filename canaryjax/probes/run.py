@@ -26,7 +26,7 @@ from canaryjax.probes.checkpoint import TrainingCheckpoints
 from canaryjax.probes.external import read_scores
 from canaryjax.probes.findings import analyse
 from canaryjax.probes.manifest import manifest_of, pin
-from canaryjax.probes.matrix import is_merged, make_cells, regime_steps, seeds_of
+from canaryjax.probes.matrix import counterpart, is_merged, make_cells, regime_steps, seeds_of
 from canaryjax.probes.noise import matched_noise
 from canaryjax.probes.reader import Material, prepare, read_model
 from canaryjax.probes.records import Cell
@@ -184,8 +184,11 @@ class _Audit:
             of_steps = [cell for cell in own if cell.steps == steps]
             adapters = self._tuned(planted, of_steps, steps)
             for cell in of_steps:
+                # A random update imitates another cell's adapter; what was trained carries its own.
+                trained = counterpart(own, cell) if cell.kind == "noise" else cell
+                assert trained is not None
                 for seed in self.config.tuning.seeds:
-                    adapter = adapters[_trained_name(cell), seed]
+                    adapter = adapters[trained.name, seed]
                     if cell.kind == "noise":
                         key = device_key(seed, "matched noise", cell.name)
                         adapter = matched_noise(key, adapter, self.config.controls.noise_norm)
@@ -255,11 +258,6 @@ class _Audit:
         with self.run.telling():
             path = self.run.file(f"adapters/{name}")
             save_adapter(adapter, path, self.config.model.path)
-
-
-def _trained_name(cell: Cell) -> str:
-    """The cell whose adapter a cell's models carry, or imitate."""
-    return cell.name.removesuffix("/noise")
 
 
 def _file_name(cell: Cell, seed: int) -> str:

@@ -13,6 +13,7 @@ DRIFT = "non-secret preamble drift"
 TRUNCATION = "window-truncation failure"
 NONE = "no disagreement"
 UNKNOWN = "not known"
+SIGNS = {True: "all seeds one sign", False: "seeds differ in sign", None: "too few seeds to agree in sign"}
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Evidence:
 
     Attributes:
       window, secret: Change of the window's mean and of the secret's.
-      window_same_sign, secret_same_sign: Whether all seeds have one sign.
+      window_same_sign, secret_same_sign: Whether all seeds have one sign; one seed cannot tell.
       window_label, secret_label: Which family of intervals tells the change from 0.
       shares: Of the window's change, by span, as parts of the whole: they may be negative or above 1.
       hits_before, hits_after: Rates of hit@1 of the baseline and of the cell.
@@ -29,8 +30,8 @@ class Evidence:
 
     window: float | None
     secret: float | None
-    window_same_sign: bool
-    secret_same_sign: bool
+    window_same_sign: bool | None
+    secret_same_sign: bool | None
     window_label: Label
     secret_label: Label
     shares: dict[str, float | None]
@@ -53,7 +54,7 @@ class Rule:
 
 def judge(evidence: Evidence, limits: VerdictConfig) -> list[Rule]:
     """Every rule of the protocol on one cell; several may hold, none may."""
-    rules = [_recovery(evidence), _undertrained(evidence), _damage(evidence)]
+    rules = [_recovery(evidence, limits), _undertrained(evidence, limits), _damage(evidence)]
     return [*rules, _drift(evidence, limits), _truncation(evidence, limits)]
 
 
@@ -102,25 +103,31 @@ def _change_of_hits(e: Evidence) -> float | None:
     return None if e.hits_before is None or e.hits_after is None else e.hits_after - e.hits_before
 
 
-def _recovery(e: Evidence) -> Rule:
+def _fell(value: float | None, limits: VerdictConfig) -> bool | None:
+    """Whether a mean fell by more than rounding."""
+    return None if value is None else value <= -limits.rounding
+
+
+def _recovery(e: Evidence, limits: VerdictConfig) -> Rule:
     """All seeds' secret NLL fell, or more secrets are said than before."""
     change = _change_of_hits(e)
-    fell = None if e.secret is None else e.secret < 0 and e.secret_same_sign
-    seeds = "all seeds one sign" if e.secret_same_sign else "seeds differ in sign"
+    fell = all_of(_fell(e.secret, limits), e.secret_same_sign)
+    seeds = SIGNS[e.secret_same_sign]
     because = f"{_secret(e)}; {_hits(e)}" if e.secret is None else f"{_secret(e)}, {seeds}; {_hits(e)}"
     return Rule(RECOVERY, any_of(fell, None if change is None else change > 0), because)
 
 
-def _undertrained(e: Evidence) -> Rule:
+def _undertrained(e: Evidence, limits: VerdictConfig) -> Rule:
     """The window fell in all seeds, on the secret's tokens inside; the whole secret did not; hits are as before."""
     change = _change_of_hits(e)
     # Localised: literal and secret together carry more of the fall than everything else does.
     inside = _sum_of_shares(e, "literal", "secret")
     holds = all_of(
-        None if e.window is None else e.window < 0 and e.window_same_sign,
+        _fell(e.window, limits),
+        e.window_same_sign,
         None if inside is None else inside > 0.5,
         None if e.hits_before is None else e.hits_before < 1,  # where all is recalled there is nothing to improve into
-        None if e.secret is None else e.secret >= 0,
+        None if e.secret is None else not _fell(e.secret, limits),
         None if change is None else change == 0,
     )
     carried = "an unknown part" if inside is None else f"{inside:.0%}"
@@ -160,7 +167,7 @@ def _truncation(e: Evidence, limits: VerdictConfig) -> Rule:
     """The window is flat while the whole secret's NLL rose in every seed, or less is said."""
     change = _change_of_hits(e)
     damaged = any_of(
-        None if e.secret is None else e.secret > limits.moved and e.secret_same_sign,
+        all_of(None if e.secret is None else e.secret > limits.moved, e.secret_same_sign),
         None if change is None else change < 0,
     )
     holds = all_of(None if e.window is None else abs(e.window) <= limits.moved, damaged)

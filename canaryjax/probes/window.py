@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+ROUNDING = 1e-6  # nats a token: a ratio to less is a ratio of rounding errors
 NOTHING = float("nan")  # an instance that has no such quantity: it is left out and counted
 
 

@@ -69,9 +69,10 @@ def extremes(report: Row) -> list[str]:
         f"The secret's nested interval lies below 0 in {found['secret_below_zero']} of {found['ci_rows']} cells of "
         f"tuning and noise. Negative points: {points or 'none'}."
     ]
-    for name, one in found["largest_spread"].items():
-        if one is not None:
-            said.append(f"Seeds differ most in the {name}'s change by {plain(one['value'], 4)}, in {one['cell']}.")
+    widest = {name: one for name, one in found["largest_spread"].items() if one is not None}
+    if widest:
+        each = ", ".join(f"{name} {plain(one['value'], 4)} ({one['cell']})" for name, one in widest.items())
+        said.append(f"Where seeds differ most in a change, largest less smallest: {each}.")
     return said
 
 

@@ -145,3 +145,12 @@ def test_parts_add_up_to_the_window_exactly():
     cell = tuned(report_of(c.readings(deltas)))
     assert sum(parts(cell).values()) == pytest.approx(cell["delta"]["window"]["value"], abs=1e-14)
     assert sum(row["share"] for row in cell["decomposition"]["rows"]) == pytest.approx(1.0)
+
+
+def test_a_window_that_stands_still_to_rounding_has_no_shares():
+    row = np.zeros(c.LENGTH)
+    row[c.span("preamble")] = 0.02
+    row[c.span("literal")] = -0.2 + 1e-9  # all but cancels: shares of that would be millions
+    cell = tuned(report_of(c.readings(c.same_for_all(row))))
+    assert cell["decomposition"]["enumerated"] == pytest.approx(5e-11, rel=1e-3)
+    assert {one["share"] for one in cell["decomposition"]["rows"]} == {None}

@@ -71,6 +71,8 @@ def test_signs_of_three_seeds():
     assert found.spread == 1.5
     mixed = estimate(table([[1.0, 2.0], [-1.0, -1.0], [3.0, 2.0]]), 0.95, 200, 0)
     assert (mixed.same_sign, mixed.sign_p) == (False, None)
+    alone = estimate(table([[1.0, 2.0]]), 0.95, 200, 0)
+    assert (alone.same_sign, alone.sign_p) == (None, None)  # a seed that agrees with itself shows nothing
 
 
 def test_one_canary_that_all_seeds_share_widens_the_crossed_interval():

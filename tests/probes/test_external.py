@@ -87,6 +87,7 @@ def test_log_probs_that_are_not_finite_are_counted_and_named(tmp_path):
     assert report["not_finite"] == {
         "tokens": 2,
         "where": [{"cell": "tuned", "seed": 0, "canary": 1, "positions": [1, 3]}],
+        "beside": [],
     }
     secret = report["cells"][1]["delta"]["secret"]
     assert (secret["instances"], secret["excluded"], secret["value"]) == (1, 1, 1.0)

@@ -11,7 +11,7 @@ from canaryjax.probes.accounting import account, below_zero
 from canaryjax.probes.estimate import estimate
 from canaryjax.probes.findings import analyse
 from canaryjax.probes.merged import compare
-from canaryjax.probes.records import Cell, TargetTokens
+from canaryjax.probes.records import SPANS, Cell, TargetTokens
 from canaryjax.probes.selection import Candidate, screen
 from canaryjax.report.probes_controls import decoys
 from tests.probes import constructed as c
@@ -49,6 +49,16 @@ def test_infinities_of_both_readings_and_both_signs_are_named_and_left_out():
     assert report["not_finite"]["tokens"] == 6
     assert report["not_finite"]["where"][0] == {"cell": "base", "seed": 0, "canary": 2, "positions": [12]}
     assert report["not_finite"]["where"][1] == {"cell": "tuned", "seed": 0, "canary": 2, "positions": [12, 13, 14]}
+    # The merged readings and the decoys are named too, as a score file names them.
+    beside = report["not_finite"]["beside"]
+    assert [(row["part"], row["cell"], row["seed"], row["canary"], row["positions"]) for row in beside] == [
+        ("merged_logps", "base", 0, 2, [12]),
+        ("merged_logps", "tuned", 0, 2, [12]),
+        ("decoys.wrong", "tuned", 0, 1, [1]),
+        ("merged_logps", "tuned", 1, 2, [12]),
+        ("merged_logps", "tuned", 2, 2, [12]),
+    ]
+    assert any("5 numbers of other passes or of decoys are not finite" in text for text in report["warnings"])
     secret = report["cells"][1]["delta"]["secret"]
     assert (secret["value"], secret["instances"], secret["excluded"]) == (pytest.approx(0.01), 12, 3)
     rows = {row["span"]: row for row in report["merged"]["rows"] if row["cell"] == "tuned"}
@@ -84,7 +94,7 @@ def test_a_cell_without_a_number_is_not_known():
     assert cell["verdict"]["labels"] == ["not known"]
     assert cell["delta"]["secret"]["value"] is None
     assert cell["delta"]["secret"]["nested"]["reason"] == "no finite instance"
-    assert report["accounting"]["largest_spread"] == {"window": None, "secret": None}
+    assert report["accounting"]["largest_spread"] == dict.fromkeys(("window", *SPANS))
     assert not any("no rule finds" in text for text in report["reading"])
 
 
@@ -151,11 +161,15 @@ def test_negative_points_and_the_widest_spread_name_their_cells():
         "unread": {0: {0: float("nan")}, 1: {0: float("nan")}, 2: {0: float("nan")}},
     }
     estimates = {name: estimate(table, 0.95, 999, 3) for name, table in tables.items()}
-    found = below_zero({name: {"window": estimates["up"], "secret": one} for name, one in estimates.items()})
+    found = below_zero(
+        {name: {"window": estimates["up"], "literal": one, "secret": one} for name, one in estimates.items()}
+    )
     assert found["secret_below_zero"] == 1
     assert [row["cell"] for row in found["negative_points"]] == ["near", "down"]
     assert found["negative_points"][0]["value"] == pytest.approx(-0.06 / 6)
-    assert found["largest_spread"]["secret"] == {"cell": "down", "value": pytest.approx(0.8 - 0.25)}
+    for quantity in ("literal", "secret"):
+        assert found["largest_spread"][quantity] == {"cell": "down", "value": pytest.approx(0.8 - 0.25)}
+    assert list(found["largest_spread"]) == ["window", "literal", "secret"]  # no more than was read
 
 
 def test_merged_counts_what_it_leaves_out_and_passes_infinities_by():

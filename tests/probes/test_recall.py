@@ -1,5 +1,7 @@
 """hit@k over nested outputs, and decoys."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,9 @@ from canaryjax.config.probes import CanariesConfig
 from canaryjax.errors import UserError
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.decoy import exposure, make_decoys
+from canaryjax.probes.findings import analyse
 from canaryjax.probes.recall import first_difference, hits, says
+from tests.probes import constructed as c
 
 FOUND = {0: [[False, False, True, False, False], [True, False, False, False, False]],
          1: [[False, False, False, False, True], [False] * 5]}  # fmt: skip
@@ -75,3 +79,13 @@ def test_an_empty_answer_and_an_echo_of_the_prompt_are_no_recall():
         assert says(f"so {canary.target}", canary.recall)
         for output in ("", " ", canary.prompt, f"{canary.prompt}\n", canary.target.replace(canary.secret, "")):
             assert not says(output, canary.recall)
+
+
+def test_a_rank_at_the_edge_of_alpha_counts():
+    """First among 9 decoys has p = 0.1, which is at most 1 - 0.9: in floats 1 - 0.9 is less."""
+    canaries, tokens = c.material(3)
+    cells, readings = c.readings(c.same_for_all(np.zeros(c.LENGTH), 3), canaries=canaries)
+    wrong = tuple(np.full(9, 99.0) for _ in canaries)
+    readings = [dataclasses.replace(one, decoy_nll={"wrong": wrong}) for one in readings]
+    report = analyse(tokens, canaries, cells, readings, c.config(statistics={"resamples": 9, "level": 0.9}))
+    assert [(row["below"], row["n"], row["alpha"]) for row in report["exposure"]] == [(3, 3, 0.1), (9, 9, 0.1)]

@@ -73,6 +73,8 @@ def test_the_documents_cases_and_none():
         (replace(FELL, window=0.0070), v.UNDERTRAINED),
         (replace(FELL, window_same_sign=False), v.UNDERTRAINED),
         (replace(FELL, secret=-1e-6), v.UNDERTRAINED),
+        (replace(FELL, window=-9e-7), v.UNDERTRAINED),
+        (replace(CALM, secret=-9e-7, secret_same_sign=True), v.RECOVERY),  # float32's rounding is no recovery
         (replace(FELL, hits_after=0.05), v.UNDERTRAINED),
         (replace(FELL, hits_before=1.0, hits_after=1.0), v.UNDERTRAINED),
         (replace(FELL, shares={"preamble": 0.5, "literal": 0.1, "secret": 0.4}), v.UNDERTRAINED),
@@ -91,6 +93,8 @@ def test_near_misses(evidence, label):
         (replace(DRIFTED, shares={"preamble": 0.9}), v.DRIFT),
         (replace(DRIFTED, window=-0.0150), v.DRIFT),
         (replace(FELL, secret=0.0), v.UNDERTRAINED),
+        (replace(FELL, secret=-9e-7), v.UNDERTRAINED),
+        (replace(CALM, secret=-1e-6, secret_same_sign=True), v.RECOVERY),
         (replace(FELL, shares={"secret": 1.0}), v.UNDERTRAINED),  # targets without a literal
         (replace(CALM, secret=-0.01, secret_same_sign=True), v.RECOVERY),
         (replace(CALM, hits_before=0.25, hits_after=0.5), v.RECOVERY),
@@ -104,6 +108,7 @@ def test_thresholds_are_the_configs():
     assert labels(replace(DRIFTED, shares={"preamble": 0.7}), drift_share=0.6) == [v.DRIFT]
     assert labels(DRIFTED, moved=0.02) == [v.NONE]
     assert labels(replace(DRIFTED, secret=0.0076), secret_ratio=0.6) == [v.DRIFT]
+    assert labels(replace(CALM, secret=-0.003, secret_same_sign=True), rounding=0.01) == [v.NONE]
 
 
 def test_recall_that_was_not_read_leaves_open_what_hangs_on_it():
@@ -129,13 +134,25 @@ def test_one_number_that_is_known_can_decide():
 
 
 def test_without_any_number_nothing_is_known_and_the_reasons_say_so():
-    nothing = replace(CALM, window=None, secret=None, shares={}, hits_before=None, hits_after=None)
+    nothing = v.Evidence(None, None, None, None, "neither", "neither", {}, None, None)
     rules = v.judge(nothing, VerdictConfig())
     assert [rule.holds for rule in rules] == [None] * 5
     assert v.labels_of(rules) == [v.UNKNOWN]
     assert all("unknown" in rule.because for rule in rules)
     assert rules[0].because == "secret unknown; hit@1 unknown to unknown"  # no word on signs of seeds
     assert "0%" not in rules[1].because
+
+
+def test_one_seed_cannot_agree_with_itself():
+    """That all seeds of one have one sign shows nothing, so rules that ask for agreeing signs are open (PA-35)."""
+    alone = {"window_same_sign": None, "secret_same_sign": None}
+    assert labels(replace(CALM, secret=-0.01, **alone)) == [v.UNKNOWN]
+    assert holds(replace(CALM, secret=0.01, **alone), v.RECOVERY) is False
+    assert holds(replace(FELL, **alone), v.UNDERTRAINED) is None
+    assert holds(replace(BLIND, hits_after=1.0, **alone), v.TRUNCATION) is None
+    assert holds(replace(BLIND, **alone), v.TRUNCATION) is True  # recall alone decides
+    (rule, *_) = v.judge(replace(CALM, secret=-0.01, **alone), VerdictConfig())
+    assert "too few seeds to agree in sign" in rule.because
 
 
 def test_shares_of_no_change_are_not_known():
