@@ -22,6 +22,13 @@ def reading(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         names = [cell["name"] for cell in tuned if label in cell["verdict"]["labels"]]
         if names:
             said.append(f"{label.capitalize()} in {len(names)} of {len(tuned)} tuned cells ({_few(names)}): {meaning}.")
+    signs = [cell["name"] for cell in tuned if RECOVERY in cell["verdict"]["labels"] and _by_signs_alone(report, cell)]
+    if signs:
+        said.append(
+            f"Full-secret recovery goes by the signs of the seeds alone in {_few(signs)}: the two families of "
+            "intervals do not both tell the secret's change from 0, and no more secrets are said, so no claim rests "
+            "on it."
+        )
     quiet = sum(cell["verdict"]["labels"] == [NONE] for cell in tuned)
     if quiet:
         said.append(f"In {quiet} of {len(tuned)} tuned cells no rule finds the probes at odds.")
@@ -39,6 +46,14 @@ def reading(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         )
     said += _of_claims(tuned) + _of_noise(report) + _of_reexposure(report, config.verdict.moved) + _of_decoys(report)
     return said
+
+
+def _by_signs_alone(report: dict[str, Any], cell: dict[str, Any]) -> bool:
+    """Whether a recovery has neither both families of intervals behind it nor more secrets said than before (PA-27)."""
+    before = next((one["hits"] for one in report["cells"] if one["name"] == cell["baseline"]), None)
+    rates = [one[0]["rate"]["estimate"] for one in (before, cell["hits"]) if one]
+    said_more = len(rates) == 2 and rates[1] > rates[0]
+    return cell["delta"]["secret"]["label"] != "both" and not said_more
 
 
 def _of_claims(tuned: list[dict[str, Any]]) -> list[str]:

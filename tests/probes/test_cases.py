@@ -132,6 +132,31 @@ def test_a_secret_that_fell_in_two_seeds_of_three_is_no_recovery():
     assert LABELS["recovery"] in tuned(report_of(c.readings(deltas)))["verdict"]["labels"]
 
 
+@pytest.mark.parametrize(
+    ("of_seeds", "by_signs_alone"),
+    [
+        ((-0.01, -0.0003, -0.0002), True),  # one sign, and Student's interval holds 0
+        ((-0.010, -0.011, -0.009), False),
+    ],
+)
+def test_a_recovery_by_signs_alone_is_called_no_claim(of_seeds, by_signs_alone):
+    deltas = c.same_for_all(np.zeros(c.LENGTH))
+    for seed, value in zip(c.SEEDS, of_seeds, strict=True):
+        for place, row in enumerate(deltas[seed]):
+            row[c.span("secret")] = value * (1 + 0.01 * place)
+    report = report_of(c.readings(deltas))
+    assert LABELS["recovery"] in tuned(report)["verdict"]["labels"]
+    assert any("signs of the seeds alone in tuned" in text for text in report["reading"]) == by_signs_alone
+
+
+def test_secrets_that_are_said_again_are_a_recovery_whatever_the_signs():
+    cells, readings = c.readings(c.same_for_all(np.zeros(c.LENGTH)), said_before=False)
+    told = c.readings(c.same_for_all(np.zeros(c.LENGTH)))[1]
+    report = report_of((cells, [readings[0], *told[1:]]))
+    assert LABELS["recovery"] in tuned(report)["verdict"]["labels"]
+    assert not any("signs of the seeds alone" in text for text in report["reading"])
+
+
 def test_a_mean_over_thirty_is_not_the_secrets():
     cell = tuned(report_of(c.case_one()))
     # 13 tokens carry the change: over them it is 0.0133, over 30 positions (13 * 0.0133 + 0.002) / 30.
