@@ -168,7 +168,7 @@ class ControlsConfig(Section):
     merged: Literal["all", "none"] | tuple[CellConfig, ...] = "all"
     """Which cells, at their most steps, are read again with the adapter merged into the weights (PA-46)."""
     merged_dtype: Literal["float32", "bfloat16"] = "float32"
-    """What merged weights are rounded to."""
+    """What merged weights, and the baseline that their changes are to, are rounded to."""
 
 
 class ReadingConfig(Section):

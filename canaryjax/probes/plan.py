@@ -42,7 +42,7 @@ def plan_audit(config: ProbesConfig) -> Plan:
     updates = sum(planting_updates(config, regime) for regime in config.injection.regimes)
     updates += sum(cell.steps for cell in trained) * seeds
     steps = sorted({steps for regime in config.injection.regimes for steps in regime_steps(config, regime)})
-    merged = sum(is_merged(config, cell) for cell in cells) * seeds
+    merged = sum(len(seeds_of(config, cell)) for cell in cells if is_merged(config, cell))
     drawn = {"shuffled": config.reading.shuffled, "wrong": config.reading.decoys, "format": 1}
     return Plan(
         cells=dict(Counter(str(cell.kind) for cell in cells)),

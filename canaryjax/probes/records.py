@@ -101,7 +101,8 @@ class Reading:
       window_nll: Per canary float64 `[<= K]` from a second pass over the first K positions alone; None if not made.
       outputs: Per canary the decoded texts, the greedy one first; None if nothing was generated.
       decoy_nll: By kind, per canary float64 `[decoys]`, nats summed over a decoy's secret span; None if not scored.
-      merged_nll: As `nll`, with the update merged into the weights; None if not read.
+      merged_nll: As `nll`, from weights that the update was merged into, of a baseline from weights rounded alike; None
+        if not read.
     """
 
     cell: str

@@ -214,7 +214,7 @@ def test_controls_of_the_most_steps_alone(small_config):
     cells = make_cells(config)
     named = {kind: [cell.name for cell in cells if cell.kind == kind] for kind in ("noise", "reexposed")}
     assert named == {"noise": ["deep/synth/3/noise", "deep/synth/5/noise"], "reexposed": ["deep/synth/5/reexposed"]}
-    assert [cell.name for cell in cells if is_merged(config, cell)] == ["deep/random/5"]
+    assert [cell.name for cell in cells if is_merged(config, cell)] == ["deep", "deep/random/5"]
 
 
 def test_cells_are_named_once(small_config):

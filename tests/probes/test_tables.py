@@ -1,6 +1,7 @@
 """Cells, runs and screens counted; merged against stacked; robustness to what is missing."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,14 +40,26 @@ def test_merged_against_stacked():
     base = [np.array([1.0, 1.0, 1.0]), np.array([2.0, 2.0, 2.0])]
     stacked = [base[0] + [0.03, 0.03, 0.2], base[1] + [0.01, 0.05, 0.4]]
     merged = [base[0] + [0.003, 0.0, 0.1], base[1] + [0.0, 0.003, 0.2]]
-    found = compare(stacked, merged, base, owners, "preamble")
+    found = compare(stacked, merged, base, base, owners, "preamble")
     assert found["stacked"] == pytest.approx(0.03)
     assert found["ratio"] == pytest.approx(0.05)
     assert found["mean_abs_difference"] == pytest.approx((0.027 + 0.03 + 0.01 + 0.047) / 4)
-    assert compare(stacked, merged, base, owners, "secret")["ratio"] == pytest.approx(0.5)
-    nothing = compare(base, merged, base, owners, "secret")
+    assert compare(stacked, merged, base, base, owners, "secret")["ratio"] == pytest.approx(0.5)
+    nothing = compare(base, merged, base, base, owners, "secret")
     assert (nothing["ratio"], nothing["reason"]) == (None, "the change is below 1e-06")
-    assert compare(stacked, merged, base, owners, "end")["reason"] == "no finite token of it"
+    assert compare(stacked, merged, base, base, owners, "end")["reason"] == "no finite token of it"
+
+
+def test_what_rounding_the_base_loses_is_not_put_on_the_adapter():
+    """A base that changes by 0.04 when it is rounded: to the base as it was, all of the adapter's effect were lost."""
+    canaries, tokens = c.material(3)
+    cells, found = c.readings(c.same_for_all(np.full(c.LENGTH, 0.05), 3), canaries=canaries)
+    found = [replace(one, merged_nll=tuple(row - 0.04 for row in one.nll)) for one in found]
+    for readings, ratio in ((found, 1.0), ([replace(found[0], merged_nll=None), *found[1:]], 0.2)):
+        report = analyse(tokens, canaries, cells, readings, c.config())
+        assert [(row["cell"], row["ratio"]) for row in report["merged"]["rows"]] == [
+            ("tuned", pytest.approx(ratio)) for _ in c.SIZES
+        ]
 
 
 def test_a_zero_below_counts_only_intervals_that_exclude_it():
