@@ -137,7 +137,7 @@ class TuningConfig(Section):
     """Rows a forward and backward pass."""
     grad_accumulation: Count = 4
     """Passes an update."""
-    max_length: Count = 1024
+    max_length: Annotated[int, Field(ge=2)] = 1024
     """Tokens of prompt and response; what is longer is cut at its end."""
     lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
     """The adapter."""
@@ -228,7 +228,7 @@ class ProbeStatisticsConfig(Section):
     resamples: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Of the bootstraps."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the bootstraps, and of decoys and sampling."""
+    """Of the bootstraps and of decoys; what a model says is drawn by the seed of its own tuning."""
 
 
 class ProbesConfig(Section):
