@@ -16,7 +16,7 @@ class Plan:
     Attributes:
       cells, models: By kind of cell.
       updates: Of the optimiser, of all models.
-      epochs: By steps of a tuning, times it sees each of its examples.
+      epochs: By steps of a tuning, times it sees each of its examples, were there as many as are asked for.
       passes: Forward passes over (model, canary): one each, one more for the second pass and for merged weights.
       decoys: Spans scored of decoys.
       outputs: Texts generated.
@@ -48,7 +48,7 @@ def plan_audit(config: ProbesConfig) -> Plan:
         cells=dict(Counter(str(cell.kind) for cell in cells)),
         models=dict(models),
         updates=updates,
-        epochs={number: number / updates_per_epoch(config) for number in steps},
+        epochs={number: number / updates_per_epoch(config, config.tuning.examples) for number in steps},
         passes=(total * (1 + config.reading.second_pass) + merged) * count,
         decoys=total * count * sum(drawn[kind] for kind in DECOYS),
         outputs=total * count * (1 + config.reading.samples),
