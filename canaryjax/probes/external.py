@@ -46,7 +46,7 @@ class Given:
     readings: tuple[Reading, ...]
 
 
-def read_scores(path: Path, owner: str = "last_byte") -> Given:
+def read_scores(path: Path, owner: str) -> Given:
     """Reads and checks a score file.
 
     Log-probs that are not finite are kept: whoever weighs them leaves their instances out and names them.

@@ -150,7 +150,7 @@ def _short(row: dict[str, Any]) -> str:
 
 def weigh(scores: Path, config: ProbesConfig) -> dict[str, Any]:
     """The part of a report that scores alone decide, ours or those of others."""
-    given = read_scores(scores)
+    given = read_scores(scores, config.canaries.owner)
     return analyse(given.tokens, given.canaries, given.cells, given.readings, config)
 
 
@@ -161,6 +161,8 @@ def weigh_file(scores: Path, config: ProbesConfig, run: RunDirectory) -> dict[st
     about |= {"started": now, "finished": now, "tuning": None}
     about |= {"config_hash": probes_hash(config), "environment": provenance(), "model": None, "manifest": None}
     report = about | weigh(scores, config) | {"timings": {"seconds": run.keep_time()}}
+    if report["merged"] is not None:
+        report["merged"]["dtype"] = None  # whoever merged them knows, and no config of ours
     run.write_json(REPORT, report)
     return report
 

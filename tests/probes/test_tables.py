@@ -90,6 +90,23 @@ def test_parts_that_were_not_read_leave_the_rest(gone):
         assert report["selection"]["rows"][0]["passes"] is None
 
 
+def test_levels_and_the_whole_targets_change_are_means_over_their_own_positions():
+    """NLL rises by 1 from position to position, so that each mean tells which positions went in."""
+    canaries, tokens = c.material(3)
+    rise = np.arange(c.LENGTH, dtype=np.float64)
+    cells, found = c.readings(c.same_for_all(rise, 3), base_nll=1.0, canaries=canaries)
+    base, tuned = analyse(tokens, canaries, cells, found, c.config())["cells"]
+    places = {"window": (0, 19), "full": (0, 30), "preamble": (0, 9), "literal": (10, 10), "secret": (11, 23),
+              "end": (24, 26), "trailing": (27, 30)}  # fmt: skip
+    assert base["level"] == dict.fromkeys(places, 1.0)
+    assert tuned["level"] == {name: 1 + (first + last) / 2 for name, (first, last) in places.items()}
+    assert tuned["delta"]["full"]["value"] == 15.0
+    assert {name: one["value"] for name, one in tuned["delta"]["spans"].items()} == {
+        name: (first + last) / 2 for name, (first, last) in places.items() if name not in ("window", "full")
+    }
+    assert tuned["profile"]["delta"] == rise.tolist()
+
+
 def test_one_seed_has_means_and_no_intervals():
     canaries, tokens = c.material(5)
     cells, found = c.readings({0: [np.full(c.LENGTH, 0.01)] * 5}, canaries=canaries)
