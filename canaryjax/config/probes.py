@@ -137,7 +137,7 @@ class TuningConfig(Section):
     """Rows a forward and backward pass."""
     grad_accumulation: Count = 4
     """Passes an update."""
-    max_length: Count = 1024
+    max_length: Annotated[int, Field(ge=2)] = 1024
     """Tokens of prompt and response; what is longer is cut at its end."""
     lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
     """The adapter."""
@@ -168,7 +168,7 @@ class ControlsConfig(Section):
     merged: Literal["all", "none"] | tuple[CellConfig, ...] = "all"
     """Which cells, at their most steps, are read again with the adapter merged into the weights (PA-46)."""
     merged_dtype: Literal["float32", "bfloat16"] = "float32"
-    """What merged weights are rounded to."""
+    """What merged weights, and the baseline that their changes are to, are rounded to."""
 
 
 class ReadingConfig(Section):
@@ -228,7 +228,7 @@ class ProbeStatisticsConfig(Section):
     resamples: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Of the bootstraps."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the bootstraps, and of decoys and sampling."""
+    """Of the bootstraps and of decoys; what a model says is drawn by the seed of its own tuning."""
 
 
 class ProbesConfig(Section):

@@ -10,7 +10,8 @@ JSONL, one row for each model (cell and seed) and canary:
     baseline               the cell that differences are taken to; null or absent for a baseline
     kind, regime, source, steps             of the cell; default sft or baseline, "given", "given", 0
     ranks                  of each token how many are more probable, plus 1
-    window_logps, merged_logps              as logps: of the first tokens read alone; with the update merged
+    window_logps           as logps, of the first tokens read alone
+    merged_logps           as logps, with the update merged into the weights; of a baseline, its weights rounded alike
     outputs                decoded texts, the greedy one first
     decoys                 {shuffled, wrong, format: [-log p in nats summed over the secret, of each decoy]}
     prompt                 the user's turn; from ranks on, as far as there are any
@@ -45,7 +46,7 @@ class Given:
     readings: tuple[Reading, ...]
 
 
-def read_scores(path: Path, owner: str = "last_byte") -> Given:
+def read_scores(path: Path, owner: str) -> Given:
     """Reads and checks a score file.
 
     Log-probs that are not finite are kept: whoever weighs them leaves their instances out and names them.

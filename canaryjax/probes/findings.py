@@ -125,17 +125,20 @@ def _candidates(read: Read, tables: dict[str, CellTable]) -> list[Candidate]:
 
 def _merged(read: Read, config: ProbesConfig) -> dict[str, Any] | None:
     rows = []
+    spans = [span for span in SPANS if any(span in tokens.owners for tokens in read.tokens)]
     for cell in read.cells:
         own = [one for one in read.by_cell[cell.name] if one.merged_nll is not None]
-        if not own:
+        if cell.baseline is None or not own:
             continue
-        n = len(read.tokens)
-        stacked = [nll for one in own for nll in one.nll]
-        merged = [nll for one in own for nll in one.merged_nll or ()]
-        base = [nll for one in own for nll in read.baseline(cell, one.seed).nll]
-        owners = [read.tokens[i].owners for _ in own for i in range(n)]
-        spans = [span for span in SPANS if any(span in tokens.owners for tokens in read.tokens)]
-        rows += [{"cell": cell.name, "span": span, **compare(stacked, merged, base, owners, span)} for span in spans]
+        bases = [read.baseline(cell, one.seed) for one in own]
+        readings = (
+            [nll for one in own for nll in one.nll],
+            [nll for one in own for nll in one.merged_nll or ()],
+            [nll for base in bases for nll in base.nll],
+            [nll for base in bases for nll in base.merged_nll or base.nll],
+        )
+        owners = [tokens.owners for _ in own for tokens in read.tokens]
+        rows += [{"cell": cell.name, "span": span, **compare(*readings, owners, span)} for span in spans]
     return {"dtype": config.controls.merged_dtype, "rows": rows} if rows else None
 
 

@@ -23,7 +23,10 @@ def regime_steps(config: ProbesConfig, regime: RegimeConfig) -> tuple[int, ...]:
 
 
 def is_merged(config: ProbesConfig, cell: Cell) -> bool:
-    """Whether a cell's models are read once more with their adapters merged."""
+    """Whether a cell's models are read once more with their adapters merged, or as the baseline of such a cell."""
+    if cell.kind == "baseline":
+        wanted = config.controls.merged
+        return wanted == "all" if isinstance(wanted, str) else any(one.regime == cell.regime for one in wanted)
     return cell.kind == "sft" and _named(config.controls.merged, cell) and _is_longest(config, cell)
 
 

@@ -16,7 +16,7 @@ class Plan:
     Attributes:
       cells, models: By kind of cell.
       updates: Of the optimiser, of all models.
-      epochs: By steps of a tuning, times it sees each of its examples.
+      epochs: By steps of a tuning, times it sees each of its examples, were there as many as are asked for.
       passes: Forward passes over (model, canary): one each, one more for the second pass and for merged weights.
       decoys: Spans scored of decoys.
       outputs: Texts generated.
@@ -42,13 +42,13 @@ def plan_audit(config: ProbesConfig) -> Plan:
     updates = sum(planting_updates(config, regime) for regime in config.injection.regimes)
     updates += sum(cell.steps for cell in trained) * seeds
     steps = sorted({steps for regime in config.injection.regimes for steps in regime_steps(config, regime)})
-    merged = sum(is_merged(config, cell) for cell in cells) * seeds
+    merged = sum(len(seeds_of(config, cell)) for cell in cells if is_merged(config, cell))
     drawn = {"shuffled": config.reading.shuffled, "wrong": config.reading.decoys, "format": 1}
     return Plan(
         cells=dict(Counter(str(cell.kind) for cell in cells)),
         models=dict(models),
         updates=updates,
-        epochs={number: number / updates_per_epoch(config) for number in steps},
+        epochs={number: number / updates_per_epoch(config, config.tuning.examples) for number in steps},
         passes=(total * (1 + config.reading.second_pass) + merged) * count,
         decoys=total * count * sum(drawn[kind] for kind in DECOYS),
         outputs=total * count * (1 + config.reading.samples),

@@ -5,6 +5,7 @@ from typing import Any
 from canaryjax.config.probes import ProbesConfig
 from canaryjax.probes.verdict import DAMAGE, DRIFT, NONE, RECOVERY, TRUNCATION, UNDERTRAINED, UNKNOWN
 
+FEWEST_OUTPUTS = 4  # the least k of hit@k that an audit should have (PA-51)
 MEANING = {
     RECOVERY: "the secret itself became more likely in every seed, or is said more often than before",
     UNDERTRAINED: "the window's mean fell on the secret's first tokens only: learning the format would look the same",
@@ -158,6 +159,14 @@ def warnings(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         said.append(f"No baseline recalls all its secrets ({_rates(rates)}): there is no saturated control.")
     if rates and min(rates.values()) > 0:
         said.append(f"Every baseline recalls some secret ({_rates(rates)}): there is no undertrained control.")
+    most = max((one["k"] for cell in report["cells"] for one in cell["hits"] or ()), default=0)
+    if not most:
+        said.append("Nothing was generated: whether a secret is said is not known.")
+    elif most < FEWEST_OUTPUTS:
+        said.append(
+            f"Recall was read of no more than {most} outputs a canary: with fewer than {FEWEST_OUTPUTS} a secret that "
+            "is said now and then is soon taken for forgotten."
+        )
     if any(len(cell["seeds"]) < 2 for cell in report["cells"] if cell["kind"] != "baseline"):
         said.append("Some cells have one seed: they have no intervals, and signs that agree mean nothing.")
     return said

@@ -1,6 +1,5 @@
 """Reads one model on every canary: log-prob and rank of each target token, decoys, and what it says when asked."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ from canaryjax.probes.decoy import make_decoys
 from canaryjax.probes.records import Canary, Reading, TargetTokens
 from canaryjax.probes.span import target_tokens
 from canaryjax.probes.turn import Turn, encode_turn
+from canaryjax.probes.window import span_positions
 from canaryjax.weights.checkpoint import LoadedModel
 from canaryjax.weights.engine import COMPUTE_DTYPES
 
@@ -40,14 +40,16 @@ class Material:
       canaries: In their order.
       turns: Each canary's exchange, tokenised.
       tokens: Each target's tokens and spans.
-      decoys: By kind, per canary, the decoys' (context, continuation) pairs: a context ends where the first of a
-        canary's decoys differs from its target, a continuation with the secret's last token.
+      decoys: By kind, per canary, the decoys' (context, continuation) pairs: a context ends before the first token in
+        which one of a canary's decoys differs from its target, a continuation with the secret's last.
+      parted: Per canary the positions `[start, stop)` of its own target from there on.
     """
 
     canaries: tuple[Canary, ...]
     turns: tuple[Turn, ...]
     tokens: tuple[TargetTokens, ...]
     decoys: dict[str, tuple[tuple[Pair, ...], ...]]
+    parted: tuple[tuple[int, int], ...]
 
 
 def prepare(
@@ -72,25 +74,41 @@ def prepare(
                 f"canary {one.canary}; reword canaries.preamble, or correct the number"
             )
     decoys: dict[str, list[tuple[Pair, ...]]] = {}
-    for canary, turn, own in zip(canaries, turns, tokens, strict=True):
+    parted = []
+    for canary, turn in zip(canaries, turns, strict=True):
         drawn = make_decoys(canary, reading.shuffled, reading.decoys, host_rng(seed, DRAWS, canary.index))
-        for kind, secrets in drawn.items():
-            pairs = tuple(_decoy_pair(tokenizer, canary, turn, own, secret, section) for secret in secrets)
+        ids = {
+            kind: [_ids_with(tokenizer, canary, secret, section) for secret in secrets]
+            for kind, secrets in drawn.items()
+        }
+        own = _ids_with(tokenizer, canary, canary.secret, section)
+        # One place for all: a token may join the end of the literal with the first digits of some secrets and not of
+        # others, and then only what follows their common tokens is the same event's probability.
+        start = min(_shared(own, other) for others in ids.values() for other in others)
+        parted.append((start, len(own)))
+        context = np.concatenate([turn.context, own[:start]])
+        for kind, others in ids.items():
+            pairs = tuple(Pair(canary.index, context, other[start:], None, False) for other in others)
             decoys.setdefault(kind, []).append(pairs)
-    return Material(tuple(canaries), turns, tokens, {kind: tuple(pairs) for kind, pairs in decoys.items()})
+    by_kind = {kind: tuple(pairs) for kind, pairs in decoys.items()}
+    return Material(tuple(canaries), turns, tokens, by_kind, tuple(parted))
 
 
-def _decoy_pair(
-    tokenizer: TextTokenizer, canary: Canary, turn: Turn, tokens: TargetTokens, secret: str, section: CanariesConfig
-) -> Pair:
-    """A decoy's secret span after everything before it, which is the canary's own."""
-    at = canary.target.index(canary.recall) + canary.recall.index(canary.secret)
-    text = canary.target[:at] + secret + canary.target[at + len(canary.secret) :]
-    other = dataclasses.replace(canary, target=text, secret=secret, recall=canary.recall.replace(canary.secret, secret))
-    own = encode_turn(tokenizer, canary.prompt, text, section.prompt_format)
-    owners = target_tokens(other, own.ids, own.offsets, section.owner).owners
-    first, last = owners.index("secret"), len(owners) - owners[::-1].index("secret")
-    return Pair(canary.index, np.concatenate([own.context, own.ids[:first]]), own.ids[first:last], None, False)
+def _ids_with(tokenizer: TextTokenizer, canary: Canary, secret: str, section: CanariesConfig) -> np.ndarray:
+    """A canary's target with some secret, up to the token that covers the secret's last character, int32 `[t]`."""
+    segment = next(segment for segment in canary.segments if segment.name == "secret")
+    raw = canary.target.encode()
+    before, after = raw[: segment.start].decode(), raw[segment.end :].decode()
+    turn = encode_turn(tokenizer, canary.prompt, before + secret + after, section.prompt_format)
+    last = int((turn.offsets[:, 1] >= len(before) + len(secret)).argmax())
+    return turn.ids[: last + 1]
+
+
+def _shared(one: np.ndarray, other: np.ndarray) -> int:
+    """Tokens that two begin with alike."""
+    size = min(len(one), len(other))
+    unlike = np.flatnonzero(one[:size] != other[:size])
+    return int(unlike[0]) if unlike.size else size
 
 
 def read_model(
@@ -110,7 +128,7 @@ def read_model(
       model: The base that the canaries were planted in.
       adapter: What was tuned on top, or None.
       cell, seed: Name the model; the seed is also that of its sampled outputs.
-      merged_dtype: Read it once more with the adapter merged into weights of this dtype; None does not.
+      merged_dtype: Read it once more from weights of this dtype, the adapter merged into them; None does not.
     """
     contexts = [turn.context for turn in material.turns]
     targets = [turn.ids for turn in material.turns]
@@ -119,10 +137,10 @@ def read_model(
     if section.second_pass:
         window = _read(model.params, adapter, contexts, [ids[: section.window] for ids in targets])[0]
     merged = None
-    if merged_dtype is not None and adapter is not None:
-        weights = _rounded(merge_adapter(model.params, adapter)[0], merged_dtype)
-        merged = _read(weights, None, contexts, targets)[0]
-    decoys = _decoy_sums(material, model, adapter)
+    if merged_dtype is not None:
+        whole = model.params if adapter is None else merge_adapter(model.params, adapter)[0]
+        merged = _read(_rounded(whole, merged_dtype), None, contexts, targets)[0]
+    decoys = _decoy_sums(material, model, adapter, nll)
     outputs = _outputs(material, section, model, adapter, seed)
     return Reading(cell, seed, nll, ranks, window, outputs, decoys, merged)
 
@@ -165,12 +183,24 @@ def _rounded(params: Transformer, dtype: str) -> Transformer:
     return jax.tree.map(lambda x: x.astype(kept).astype(x.dtype), params)
 
 
-def _decoy_sums(material: Material, model: LoadedModel, adapter: Adapter | None) -> dict[str, tuple[np.ndarray, ...]]:
-    """By kind, per canary, the NLL of each decoy's secret span, summed over its tokens, float64 `[n]`."""
+def _decoy_sums(
+    material: Material, model: LoadedModel, adapter: Adapter | None, nll: Sequence[np.ndarray]
+) -> dict[str, tuple[np.ndarray, ...]]:
+    """By kind, per canary, the NLL of each decoy over the secret, float64 `[n]`: less the true one's is how they part.
+
+    What a decoy has in common with the target, and what of the secret lies before they part, is the target's own.
+    """
     flat = [pair for by_canary in material.decoys.values() for pairs in by_canary for pair in pairs]
     sums = iter([-logps.astype(np.float64).sum() for logps in score_pairs(model, flat, adapter)])
+
+    def of_canary(place: int, pairs: Sequence[Pair]) -> np.ndarray:
+        start, stop = material.parted[place]
+        secret = span_positions(material.tokens[place].owners, "secret")
+        common = nll[place][secret].sum() - nll[place][start:stop].sum()
+        return np.array([next(sums) + common for _ in pairs])
+
     return {
-        kind: tuple(np.array([next(sums) for _ in pairs]) for pairs in by_canary)
+        kind: tuple(of_canary(place, pairs) for place, pairs in enumerate(by_canary))
         for kind, by_canary in material.decoys.items()
     }
 

@@ -101,7 +101,8 @@ class Reading:
       window_nll: Per canary float64 `[<= K]` from a second pass over the first K positions alone; None if not made.
       outputs: Per canary the decoded texts, the greedy one first; None if nothing was generated.
       decoy_nll: By kind, per canary float64 `[decoys]`, nats summed over a decoy's secret span; None if not scored.
-      merged_nll: As `nll`, with the update merged into the weights; None if not read.
+      merged_nll: As `nll`, from weights that the update was merged into, of a baseline from weights rounded alike; None
+        if not read.
     """
 
     cell: str
@@ -119,9 +120,9 @@ class Estimate(Result):
     """A mean over canaries and seeds of one quantity, with everything that is said of its uncertainty.
 
     Attributes:
-      value: Mean over seeds of the mean over canaries of instance means (macro); None without a finite instance.
+      value: Mean over seeds of the mean over canaries of instance means (macro); None where a seed has no finite one.
       micro: Pooled over tokens; None where the quantity has no tokens of its own.
-      per_seed: Mean of each seed, in the order of the seeds.
+      per_seed: Mean of each seed that has a finite instance, in the order of the seeds.
       spread: Largest minus smallest of `per_seed`.
       same_sign: Whether all seeds have one sign, none of them 0; None with fewer than two, or without a value.
       sign_p: Two-sided p of so many equal signs under a fair coin, 2 * 2**-n at n of n: 1/4 at 3 of 3 (PA-27).

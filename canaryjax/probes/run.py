@@ -31,8 +31,8 @@ from canaryjax.probes.noise import matched_noise
 from canaryjax.probes.reader import Material, prepare, read_model
 from canaryjax.probes.records import Cell
 from canaryjax.probes.score_row import score_rows
-from canaryjax.probes.training import Tuned, plant, tune, tuning_rows
-from canaryjax.runlog.directory import RunDirectory
+from canaryjax.probes.training import Tuned, plant, tune, tuning_rows, updates_per_epoch
+from canaryjax.runlog.directory import RUN_FILE, RunDirectory
 from canaryjax.runlog.progress import Progress
 from canaryjax.runlog.provenance import provenance
 from canaryjax.weights.checkpoint import LoadedModel, load_model
@@ -84,10 +84,9 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
       InvalidScore: Training that ends in numbers that are not finite.
     """
     progress.stage("model and canaries")
-    started = datetime.now(UTC).isoformat(timespec="seconds")
     model = load_base(config)
     material = prepare_material(config, model)
-    _check_data(config, material, progress)
+    sources = _check_data(config, material, progress)
     manifest = manifest_of(material.canaries, config.canaries)
     pinned = Path(config.canaries.manifest) if config.canaries.manifest else run.path / MANIFEST
     with run.telling():
@@ -104,7 +103,7 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
         "schema": SCHEMA,
         "name": config.name,
         "run": run.path.name,
-        "started": started,
+        "started": run.read_json(RUN_FILE).get("started"),  # by its first call, whichever this is
         "config_hash": probes_hash(config),
         "environment": provenance(config.model.dtype),
         "model": {
@@ -117,24 +116,41 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
         "manifest": {**{k: manifest[k] for k in ("sha256", "modality", "prefix", "count")}, "state": state},
     }
     report = about | weigh(run.path / SCORES, config)
+    report["tuning"] = {"sources": sources}
+    report["warnings"] += [_short(row) for row in sources if row["rows"] < row["asked"]]
     report["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     report["timings"] = {"seconds": run.keep_time()}
     run.write_json(REPORT, report)
     return report
 
 
-def _check_data(config: ProbesConfig, material: Material, progress: Progress) -> None:
-    """Draws what models will be tuned on: a mistake in it is told before anything is trained."""
+def _check_data(config: ProbesConfig, material: Material, progress: Progress) -> list[dict[str, Any]]:
+    """Draws what models will be tuned on: a mistake in it is told before anything is trained.
+
+    Returns:
+      Of each source how many `rows` a model gets, how many were `asked` for, and by steps how many `epochs` they are.
+    """
+    found = []
+    steps = sorted({steps for regime in config.injection.regimes for steps in regime_steps(config, regime)})
     for source in config.tuning.sources:
-        for seed in config.tuning.seeds:
-            rows = len(tuning_rows(config, material.canaries, Tuned(source, seed)))
+        rows = min(len(tuning_rows(config, material.canaries, Tuned(source, seed))) for seed in config.tuning.seeds)
+        epochs = {str(number): number / updates_per_epoch(config, rows) for number in steps}
+        found.append({"source": source.name, "rows": rows, "asked": config.tuning.examples, "epochs": epochs})
         if rows < config.tuning.examples:
-            progress.note(f"source {source.name} has {rows:,} rows, fewer than tuning.examples: all of them are taken")
+            progress.note(_short(found[-1]))
+    return found
+
+
+def _short(row: dict[str, Any]) -> str:
+    return (
+        f"Source {row['source']} has {row['rows']:,} rows, fewer than the {row['asked']:,} of tuning.examples: all of "
+        "them are taken, and seen more often."
+    )
 
 
 def weigh(scores: Path, config: ProbesConfig) -> dict[str, Any]:
     """The part of a report that scores alone decide, ours or those of others."""
-    given = read_scores(scores)
+    given = read_scores(scores, config.canaries.owner)
     return analyse(given.tokens, given.canaries, given.cells, given.readings, config)
 
 
@@ -142,9 +158,11 @@ def weigh_file(scores: Path, config: ProbesConfig, run: RunDirectory) -> dict[st
     """Writes the report of a score file from elsewhere: no model is loaded and nothing is trained."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     about: dict[str, Any] = {"schema": SCHEMA, "name": config.name, "run": run.path.name}
-    about |= {"started": now, "finished": now}
+    about |= {"started": now, "finished": now, "tuning": None}
     about |= {"config_hash": probes_hash(config), "environment": provenance(), "model": None, "manifest": None}
     report = about | weigh(scores, config) | {"timings": {"seconds": run.keep_time()}}
+    if report["merged"] is not None:
+        report["merged"]["dtype"] = None  # whoever merged them knows, and no config of ours
     run.write_json(REPORT, report)
     return report
 

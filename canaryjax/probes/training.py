@@ -139,9 +139,9 @@ def encode_rows(config: ProbesConfig, model: LoadedModel, rows: Sequence[Row]) -
     return [Turn(context, ids[: limit - len(context)], np.zeros((0, 2), np.int32)) for context, ids in cut]
 
 
-def updates_per_epoch(config: ProbesConfig) -> float:
-    """Updates in which a model sees each of its examples once, were there as many as are asked for."""
-    return config.tuning.examples / (config.tuning.batch_size * config.tuning.grad_accumulation)
+def updates_per_epoch(config: ProbesConfig, rows: int) -> float:
+    """Updates in which a model sees each of its rows once."""
+    return rows / (config.tuning.batch_size * config.tuning.grad_accumulation)
 
 
 def planting_updates(config: ProbesConfig, regime: RegimeConfig) -> int:

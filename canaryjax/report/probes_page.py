@@ -79,6 +79,9 @@ def ran(report: Mapping[str, Any]) -> Table:
         "python, jax": f"{pick(report, 'environment.python', MISSING)}, "
         f"{pick(report, 'environment.versions.jax', MISSING)}",
     }
+    for one in pick(report, "tuning.sources") or ():
+        seen = ", ".join(f"{steps} updates are {value:.2g} epochs" for steps, value in one["epochs"].items())
+        rows[f"rows of {one['source']}"] = f"{one['rows']:,} ({seen})"
     return Table([(name, str(value or MISSING)) for name, value in rows.items()], kind="pairs", numeric=False)
 
 

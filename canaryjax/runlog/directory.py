@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ class RunDirectory:
         run = cls(path, resumed=False, made=made)
         clear_temporaries(path, UNBORN)
         run._about = {"schema": SCHEMA, "name": config_name, "config_hash": config_hash, "seconds": 0.0}
+        run._about["started"] = datetime.now(UTC).isoformat(timespec="seconds")  # of the first call
         run.write_json(RUN_FILE, run._about)
         run.write_text(CONFIG_FILE, config_yaml)
         return run

@@ -95,6 +95,7 @@ def test_a_probe_audits_config_is_sent_to_its_command_and_takes_no_other():
         ("canaries.prompt=none", "with {id} once"),
         ("controls.noise=some", "controls.noise"),
         ("statistics.level=1", "statistics.level"),
+        ("tuning.max_length=1", "tuning.max_length"),  # a prompt and an answer have a token each
     ],
 )
 def test_mistakes_in_a_probe_audits_config(override, message):

@@ -53,7 +53,8 @@ def test_a_mistake_names_the_key_and_what_to_do(file, override, expected):
 
 
 def test_an_audits_config_and_a_missing_file_are_told_apart(tmp_path):
-    assert "found an audit's; run canaryjax audit" in message("quick")
+    assert "found one with a section 'policy'; run canaryjax audit" in message("quick")
+    assert "found one with a section 'injection'; run canaryjax probes" in message("probes_quick")
     assert "expected a config file" in message(tmp_path / "none.yaml")
 
 

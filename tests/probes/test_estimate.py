@@ -105,3 +105,5 @@ def test_labels(nested, student, expected):
 
 def test_leaving_out_the_only_finite_canary_leaves_nothing():
     assert leave_one_out(table([[1.0, NAN], [2.0, 4.0]])) == [(0, None), (1, 1.5)]
+    # Seeds weigh alike though one has fewer numbers: over all of them 13 / 3 would be left without canary 2.
+    assert leave_one_out(table([[1.0, NAN, 3.0], [5.0, 7.0, 9.0]])) == [(0, 5.5), (1, 4.5), (2, 3.5)]

@@ -8,6 +8,8 @@ import pytest
 from canaryjax.errors import UserError
 from canaryjax.probes.external import read_scores
 from canaryjax.probes.findings import analyse
+from canaryjax.probes.run import open_run, weigh, weigh_file
+from canaryjax.report.probes_page import write_probes_page
 from tests.probes import constructed
 
 TEXT = "né code 12ab!"
@@ -46,7 +48,9 @@ def written(tmp_path, rows):
 
 
 def test_a_score_file_is_read_by_characters_or_bytes(tmp_path):
-    given = read_scores(written(tmp_path, [base_row(), row(ranks=[1, 2, 3, 4, 5], outputs=["code 12ab", "no"])]))
+    given = read_scores(
+        written(tmp_path, [base_row(), row(ranks=[1, 2, 3, 4, 5], outputs=["code 12ab", "no"])]), "last_byte"
+    )
     assert given.tokens[0].offsets == ((0, 3), (3, 9), (9, 11), (11, 13), (13, 14))  # the é has two bytes
     assert given.tokens[0].owners == ("preamble", "literal", "secret", "secret", "trailing")
     assert (given.canaries[0].secret, given.canaries[0].recall) == ("12ab", "code 12ab")
@@ -57,12 +61,12 @@ def test_a_score_file_is_read_by_characters_or_bytes(tmp_path):
 
     shifted = [{**one, "start": one["start"] + (i > 0), "end": one["end"] + 1} for i, one in enumerate(SEGMENTS)]
     bytes_of = {"offset_unit": "bytes", "segments": shifted, "offsets": [list(o) for o in given.tokens[0].offsets]}
-    again = read_scores(written(tmp_path, [base_row(**bytes_of), row(**bytes_of)]))
+    again = read_scores(written(tmp_path, [base_row(**bytes_of), row(**bytes_of)]), "last_byte")
     assert again.tokens == given.tokens
 
 
 def test_what_it_says_is_weighed(tmp_path):
-    given = read_scores(written(tmp_path, [base_row(), row(), row(seed=1)]))
+    given = read_scores(written(tmp_path, [base_row(), row(), row(seed=1)]), "last_byte")
     config = constructed.config(reading={"window": 3, "sweep": [2, 5]})
     report = analyse(given.tokens, given.canaries, given.cells, given.readings, config)
     cell = report["cells"][1]
@@ -80,7 +84,7 @@ def test_log_probs_that_are_not_finite_are_counted_and_named(tmp_path):
     broken = json.dumps(row(canary=1, logps=[-0.5, None, -1.0, -2.0, -0.125])).replace("-2.0", "-Infinity")
     path = written(tmp_path, [base_row(), base_row(canary=1), row()])
     path.write_text(path.read_text() + broken + "\n")
-    given = read_scores(path)
+    given = read_scores(path, "last_byte")
     report = analyse(
         given.tokens, given.canaries, given.cells, given.readings, constructed.config(reading={"window": 3})
     )
@@ -97,12 +101,12 @@ def test_log_probs_that_are_not_finite_are_counted_and_named(tmp_path):
 
 def test_blanks_that_a_tokenizer_trims_off_are_no_gap(tmp_path):
     trimmed = {"offsets": [[0, 2], [3, 7], [8, 10], [10, 12], [12, 13]]}
-    given = read_scores(written(tmp_path, [base_row(**trimmed), row(**trimmed)]))
+    given = read_scores(written(tmp_path, [base_row(**trimmed), row(**trimmed)]), "last_byte")
     assert given.tokens[0].owners == ("preamble", "literal", "secret", "secret", "trailing")
 
 
 def test_a_window_beyond_a_target_leaves_it_out(tmp_path):
-    given = read_scores(written(tmp_path, [base_row(), row()]))
+    given = read_scores(written(tmp_path, [base_row(), row()]), "last_byte")
     report = analyse(given.tokens, given.canaries, given.cells, given.readings, constructed.config())
     window = report["cells"][1]["delta"]["window"]
     assert (window["value"], window["excluded"]) == (None, 1)
@@ -164,17 +168,51 @@ def test_a_row_that_does_not_fit_is_refused(tmp_path, change, message):
     path = written(tmp_path, [base_row(), row() | change])
     path.write_text(path.read_text().replace("\n", "\n\n"))  # a blank line is a line: its number is the editor's
     with pytest.raises(UserError, match=message):
-        read_scores(path)
+        read_scores(path, "last_byte")
 
 
 def test_a_key_that_is_missing_is_named(tmp_path):
     for key in ("cell", "seed", "canary", "text", "ids", "offsets", "logps", "segments"):
         less = {name: value for name, value in row().items() if name != key}
         with pytest.raises(UserError, match=f"'{key}' in line 2"):
-            read_scores(written(tmp_path, [base_row(), less]))
+            read_scores(written(tmp_path, [base_row(), less]), "last_byte")
 
 
 @pytest.mark.parametrize("rows", [[], [7]])
 def test_a_file_without_rows_of_scores_is_refused(tmp_path, rows):
     with pytest.raises(UserError):
-        read_scores(written(tmp_path, rows))
+        read_scores(written(tmp_path, rows), "last_byte")
+
+
+@pytest.mark.parametrize(("owner", "first"), [("last_byte", 1.25), ("first_byte", 1.5)])
+def test_a_straddling_token_counts_for_the_configs_owner(tmp_path, owner, first):
+    """The literal's last character and the secret's first two are one token, whose change either has."""
+    straddling = {"offsets": [[0, 2], [2, 7], [7, 10], [10, 12], [12, 13]]}
+    path = written(tmp_path, [base_row(**straddling), row(**straddling, logps=[-0.5, -0.5, -1.5, -2.0, -0.5])])
+    config = constructed.config(reading={"window": 3, "sweep": [2]}, canaries={"owner": owner})
+    report = weigh(path, config)
+    # Changes of 1 and 1.5: both are the secret's by its last byte, the second alone by its first.
+    assert report["cells"][1]["delta"]["secret"]["value"] == first
+    assert any(owner.replace("_", " ") in text for text in report["warnings"])
+
+
+def test_the_precision_of_others_merged_weights_is_not_made_up(tmp_path):
+    path = written(tmp_path, [base_row(), row(merged_logps=[-0.5, -0.25, -1.0, -2.0, -0.125])])
+    config = constructed.config(reading={"window": 3, "sweep": [2]})
+    run = open_run(config, tmp_path / "run", resume=False)
+    report = weigh_file(path, config, run)
+    run.close()
+    assert report["merged"]["dtype"] is None
+    assert "precision of the merged weights is not recorded" in write_probes_page(run.path).read_text()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "warned"),
+    [(None, "Nothing was generated"), (3, "Recall was read of no more than 1 outputs"), (4, None)],
+)
+def test_too_few_outputs_are_warned_of(tmp_path, outputs, warned):
+    more = {} if outputs is None else {"outputs": ["x"] * outputs}
+    path = written(tmp_path, [base_row(**more), row(**more)])
+    said = weigh(path, constructed.config(reading={"window": 3, "sweep": [2]}))["warnings"]
+    found = [text for text in said if text.startswith(("Nothing was generated", "Recall was read"))]
+    assert [text.startswith(warned or "") for text in found] == [True] * (warned is not None)

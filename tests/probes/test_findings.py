@@ -176,9 +176,9 @@ def test_merged_counts_what_it_leaves_out_and_passes_infinities_by():
     owners = [("preamble", "secret"), ("preamble", "secret"), ("preamble", "preamble")]
     base = [np.array([1.0, np.inf]), np.array([1.0, 2.0]), np.array([1.0, 1.0])]
     stacked = [np.array([1.5, np.inf]), np.array([1.0, 2.5]), np.array([1.0, 1.0])]
-    found = compare(stacked, [row * 1.0 for row in stacked], base, owners, "secret")
+    found = compare(stacked, [row * 1.0 for row in stacked], base, base, owners, "secret")
     assert (found["instances"], found["excluded"], found["ratio"]) == (1, 2, 1.0)
-    nothing = compare(stacked[:1], stacked[:1], base[:1], owners[:1], "secret")
+    nothing = compare(stacked[:1], stacked[:1], base[:1], base[:1], owners[:1], "secret")
     assert (nothing["reason"], nothing["instances"], nothing["excluded"]) == ("no finite token of it", 0, 1)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import canaryjax as cj
-from canaryjax.config.probes import ReadingConfig
+from canaryjax.config.probes import CanariesConfig, ReadingConfig
 from canaryjax.models.lora import init_adapter
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.reader import prepare, read_model
@@ -41,8 +41,11 @@ def test_nll_is_the_scorers(made, embedded_model, adapter):
 def test_ranks_are_those_of_the_full_logits(made, embedded_model):
     material, _ = made
     reading = read_model(
-        material, ReadingConfig(samples=0, hits=(1,), decoys=0, shuffled=0), embedded_model, None, "x", 0
+        material, ReadingConfig(samples=0, hits=(1,), decoys=0, shuffled=0), embedded_model, None, "x", 0, "bfloat16"
     )
+    # A baseline is read from rounded weights too: other numbers, not far off.
+    gaps = [np.abs(own - other).max() for own, other in zip(reading.nll, reading.merged_nll, strict=True)]
+    assert 1e-4 < max(gaps) < 0.5
     turn = material.turns[1]
     logits = cj.logits(embedded_model, [[*turn.context, *turn.ids]])[0]
     for place, token in enumerate(turn.ids):
@@ -68,6 +71,46 @@ def test_a_decoy_is_scored_where_the_secret_stands(made, embedded_model, adapter
     owners = np.array(material.tokens[2].owners)  # every digit is one token: spans lie alike
     expected = -score.logps[owners == "secret"].sum()
     np.testing.assert_allclose(reading.decoy_nll["format"][2], [expected], rtol=1e-5)
+
+
+def test_decoys_part_from_the_target_where_their_tokens_do(qwen):
+    """Qwen joins `-` with a letter and not with a digit: a secret's own tokens alone would leave out some dashes' cost.
+
+    So all secrets of a canary are read after the same tokens, and to the same end.
+    """
+    section = CanariesConfig(count=7)
+    canaries = make_canaries(section)
+    material = prepare(qwen, canaries, section, ReadingConfig(decoys=19, shuffled=2), 0)
+    joined = 0
+    for i, (canary, turn, tokens) in enumerate(zip(canaries, material.turns, material.tokens, strict=True)):
+        start, stop = material.parted[i]
+        joined += bool(tokens.straddles)
+        pairs = [pair for by_canary in material.decoys.values() for pair in by_canary[i]]
+        assert len(pairs) == 22
+        shared = [*turn.context, *turn.ids[:start]]
+        assert all(pair.context.tolist() == shared for pair in pairs)
+        own = qwen.decode(turn.ids[start:stop])
+        head, _, digits = own.partition("-")  # the dash is the literal's last character
+        assert (head, digits) == ("", canary.secret)
+        texts = {qwen.decode(pair.continuation) for pair in pairs}
+        assert {len(text) for text in texts} == {17}
+        assert all(text.startswith("-") for text in texts)
+    assert 0 < joined < 7
+
+
+def test_what_lies_before_they_part_is_the_secrets_own(made, small_config, embedded_model, adapter):
+    """Decoys that share the target's first digits: their sums are over the whole secret all the same."""
+    material, reading = made
+    start, stop = material.parted[2]
+    later = (*material.parted[:2], (start + 3, stop))
+    pair = material.decoys["format"][2][0]
+    context = np.concatenate([pair.context, material.turns[2].ids[start : start + 3]])
+    after = dataclasses.replace(pair, context=context, continuation=pair.continuation[3:])
+    moved = dataclasses.replace(material, decoys={"format": (*material.decoys["format"][:2], (after,))}, parted=later)
+    found = read_model(moved, small_config.reading, embedded_model, adapter, "x", 4)
+    score = cj.score(embedded_model, [context.tolist()], [pair.continuation[3:].tolist()], adapter)[0]
+    expected = reading.nll[2][start : start + 3].sum() - score.logps.sum()
+    np.testing.assert_allclose(found.decoy_nll["format"][2], [expected], rtol=1e-5)
 
 
 def test_outputs_are_the_samplers_and_no_longer_than_they_may_be(made, embedded_model, adapter):

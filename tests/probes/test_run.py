@@ -1,23 +1,26 @@
 """An audit from config to report on the embedded model: what it keeps, and how a stopped one goes on."""
 
+import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
 
-from canaryjax.config.probes import SourceConfig
+from canaryjax.config.probes import ControlsConfig, SourceConfig
 from canaryjax.errors import UserError
+from canaryjax.keys import device_key
 from canaryjax.models.merge import merge_adapter
 from canaryjax.probes import reader
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.checkpoint import TrainingCheckpoints
 from canaryjax.probes.matrix import is_merged, make_cells
-from canaryjax.probes.noise import update_norms
+from canaryjax.probes.noise import matched_noise, update_norms
 from canaryjax.probes.plan import plan_audit
 from canaryjax.probes.reader import prepare, read_model
 from canaryjax.probes.run import SCORES, open_run, run_audit, weigh_file
 from canaryjax.probes.training import Tuned, tune, tuning_rows
+from canaryjax.report.probes_page import write_probes_page
 from canaryjax.runlog.progress import Silence
 from canaryjax.weights.peft import load_adapter
 
@@ -58,11 +61,20 @@ def test_planting_deep_is_recalled_and_planting_once_is_not(small_run):
 
 
 def test_noise_has_the_norm_of_the_tuning_beside_it(small_run, small_config, embedded_model):
-    path, report = small_run
-    cells = {cell["name"]: cell for cell in report["cells"]}
-    tuned = load_adapter(embedded_model, path / "adapters" / "deep-synth-3-seed0")
+    """A random update of the adapter's own norm, planted where it was: read anew it gives the run's numbers."""
+    path, _ = small_run
+    tuned = load_adapter(embedded_model, path / "adapters" / "deep-synth-3-seed1")
     assert all(float(norm.min()) > 0 for norm in update_norms(tuned).values())
-    assert cells["deep/synth/3/noise"]["delta"]["window"]["value"] != cells["deep/synth/3"]["delta"]["window"]["value"]
+    planted_adapter = load_adapter(embedded_model, path / "adapters" / "planted-deep")
+    planted = dataclasses.replace(embedded_model, params=merge_adapter(embedded_model.params, planted_adapter)[0])
+    noise = matched_noise(device_key(1, "matched noise", "deep/synth/3/noise"), tuned)
+    canaries = make_canaries(small_config.canaries)
+    material = prepare(embedded_model.tokenizer, canaries, small_config.canaries, small_config.reading, 0)
+    found = read_model(material, small_config.reading, planted, noise, "x", 1)
+    kept = {(row["cell"], row["seed"], row["canary"]): row["logps"] for row in rows_of(path)}
+    for place, nll in enumerate(found.nll):
+        np.testing.assert_allclose(-nll, kept["deep/synth/3/noise", 1, place], atol=1e-6)
+        assert np.abs(-nll - kept["deep", 0, place]).max() > 1e-5  # it moved something
 
 
 def test_a_model_of_a_group_equals_one_trained_alone(small_run, small_config, embedded_model):
@@ -126,9 +138,12 @@ def first_models_only(copy):
 def test_a_stopped_run_ends_as_if_it_had_not_been(small_run, small_config, tmp_path, cut):
     path, report = small_run
     copy = stopped(path, tmp_path, cut)
+    begun = json.loads((copy / "run.json").read_text()) | {"started": "2026-01-02T03:04:05+00:00"}
+    (copy / "run.json").write_text(json.dumps(begun))
     run = open_run(small_config, copy, resume=True)
     again = run_audit(small_config, run, Silence())
     run.close()
+    assert again["started"] == begun["started"]  # of the first call, not of the last
     assert steady(again)["manifest"].pop("state") == "verified"
     for key in ("cells", "merged", "decoys", "failures"):
         assert again[key] == report[key], key
@@ -208,13 +223,37 @@ def test_a_mistake_in_the_data_is_told_before_anything_is_trained(small_config, 
     run.close()
 
 
+def test_a_file_with_fewer_rows_than_asked_is_said_in_the_report(small_config, tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text('{"prompt": "b", "response": "c"}\n{"prompt": "d", "response": "e"}\n')
+    own = SourceConfig(name="own", kind="jsonl", path=str(path))
+    tuning = small_config.tuning.model_copy(update={"sources": (own,), "seeds": (0,), "steps": (1,)})
+    regimes = tuple(one.model_copy(update={"epochs": 1}) for one in small_config.injection.regimes[:1])
+    sections = {
+        "tuning": tuning,
+        "injection": small_config.injection.model_copy(update={"regimes": regimes}),
+        "controls": ControlsConfig(noise="none", merged="none"),
+        "reading": small_config.reading.model_copy(update={"samples": 0, "hits": (1,), "decoys": 0, "shuffled": 0}),
+    }
+    config = small_config.model_copy(update=sections)
+    run = open_run(config, tmp_path / "run", resume=False)
+    report = run_audit(config, run, Silence())
+    run.close()
+    (source,) = report["tuning"]["sources"]
+    # An update is 2 rows in 2 passes: of 2 rows that is two epochs, of the 7 that were asked for 4/7.
+    assert source == {"source": "own", "rows": 2, "asked": 7, "epochs": {"1": 2.0}}
+    assert any("Source own has 2 rows, fewer than the 7 of tuning.examples" in text for text in report["warnings"])
+    page = write_probes_page(run.path).read_text()
+    assert "2 (1 updates are 2 epochs)" in page
+
+
 def test_controls_of_the_most_steps_alone(small_config):
     tuning = small_config.tuning.model_copy(update={"steps": (5, 3)})
     config = small_config.model_copy(update={"tuning": tuning})
     cells = make_cells(config)
     named = {kind: [cell.name for cell in cells if cell.kind == kind] for kind in ("noise", "reexposed")}
     assert named == {"noise": ["deep/synth/3/noise", "deep/synth/5/noise"], "reexposed": ["deep/synth/5/reexposed"]}
-    assert [cell.name for cell in cells if is_merged(config, cell)] == ["deep/random/5"]
+    assert [cell.name for cell in cells if is_merged(config, cell)] == ["deep", "deep/random/5"]
 
 
 def test_cells_are_named_once(small_config):

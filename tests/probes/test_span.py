@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ from canaryjax.probes.records import Segment
 from canaryjax.probes.span import byte_offsets, own, refuse_gaps, span_counts, target_tokens
 from canaryjax.probes.turn import encode_turn
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 GOLDEN_SECRETS = ["ab73367c850f1ce9", "33a471a0b08c038c", "bea18770a205b868"]
 GOLDEN_IDS = ["4a429a3c", "83f6b39b", "8cd45cf4"]
 GOLDEN_OTHER = "708941dd7030aa8e"
@@ -112,14 +110,6 @@ def test_spans_of_the_embedded_tokenizer_cover_the_target():
         assert span_counts(found.owners)["secret"] == 16  # every digit is a token of its own here
         assert span_counts(found.owners, 20)["secret"] < 16
         assert found.straddles == ()
-
-
-@pytest.fixture(scope="module")
-def qwen():
-    folder = SHARED / "data" / "tokenizers" / "qwen3"
-    if not folder.is_dir():
-        pytest.skip(f"no Qwen tokenizer at {folder}")
-    return TextTokenizer.from_directory(folder)
 
 
 def read(tokenizer, canary, owner="last_byte"):

@@ -1,6 +1,7 @@
 """Cells, runs and screens counted; merged against stacked; robustness to what is missing."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,14 +40,26 @@ def test_merged_against_stacked():
     base = [np.array([1.0, 1.0, 1.0]), np.array([2.0, 2.0, 2.0])]
     stacked = [base[0] + [0.03, 0.03, 0.2], base[1] + [0.01, 0.05, 0.4]]
     merged = [base[0] + [0.003, 0.0, 0.1], base[1] + [0.0, 0.003, 0.2]]
-    found = compare(stacked, merged, base, owners, "preamble")
+    found = compare(stacked, merged, base, base, owners, "preamble")
     assert found["stacked"] == pytest.approx(0.03)
     assert found["ratio"] == pytest.approx(0.05)
     assert found["mean_abs_difference"] == pytest.approx((0.027 + 0.03 + 0.01 + 0.047) / 4)
-    assert compare(stacked, merged, base, owners, "secret")["ratio"] == pytest.approx(0.5)
-    nothing = compare(base, merged, base, owners, "secret")
+    assert compare(stacked, merged, base, base, owners, "secret")["ratio"] == pytest.approx(0.5)
+    nothing = compare(base, merged, base, base, owners, "secret")
     assert (nothing["ratio"], nothing["reason"]) == (None, "the change is below 1e-06")
-    assert compare(stacked, merged, base, owners, "end")["reason"] == "no finite token of it"
+    assert compare(stacked, merged, base, base, owners, "end")["reason"] == "no finite token of it"
+
+
+def test_what_rounding_the_base_loses_is_not_put_on_the_adapter():
+    """A base that changes by 0.04 when it is rounded: to the base as it was, all of the adapter's effect were lost."""
+    canaries, tokens = c.material(3)
+    cells, found = c.readings(c.same_for_all(np.full(c.LENGTH, 0.05), 3), canaries=canaries)
+    found = [replace(one, merged_nll=tuple(row - 0.04 for row in one.nll)) for one in found]
+    for readings, ratio in ((found, 1.0), ([replace(found[0], merged_nll=None), *found[1:]], 0.2)):
+        report = analyse(tokens, canaries, cells, readings, c.config())
+        assert [(row["cell"], row["ratio"]) for row in report["merged"]["rows"]] == [
+            ("tuned", pytest.approx(ratio)) for _ in c.SIZES
+        ]
 
 
 def test_a_zero_below_counts_only_intervals_that_exclude_it():
@@ -75,6 +88,23 @@ def test_parts_that_were_not_read_leave_the_rest(gone):
         assert report["failures"] == []
         assert report["cells"][1]["hits"] is None
         assert report["selection"]["rows"][0]["passes"] is None
+
+
+def test_levels_and_the_whole_targets_change_are_means_over_their_own_positions():
+    """NLL rises by 1 from position to position, so that each mean tells which positions went in."""
+    canaries, tokens = c.material(3)
+    rise = np.arange(c.LENGTH, dtype=np.float64)
+    cells, found = c.readings(c.same_for_all(rise, 3), base_nll=1.0, canaries=canaries)
+    base, tuned = analyse(tokens, canaries, cells, found, c.config())["cells"]
+    places = {"window": (0, 19), "full": (0, 30), "preamble": (0, 9), "literal": (10, 10), "secret": (11, 23),
+              "end": (24, 26), "trailing": (27, 30)}  # fmt: skip
+    assert base["level"] == dict.fromkeys(places, 1.0)
+    assert tuned["level"] == {name: 1 + (first + last) / 2 for name, (first, last) in places.items()}
+    assert tuned["delta"]["full"]["value"] == 15.0
+    assert {name: one["value"] for name, one in tuned["delta"]["spans"].items()} == {
+        name: (first + last) / 2 for name, (first, last) in places.items() if name not in ("window", "full")
+    }
+    assert tuned["profile"]["delta"] == rise.tolist()
 
 
 def test_one_seed_has_means_and_no_intervals():
