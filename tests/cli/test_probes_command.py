@@ -54,7 +54,9 @@ def test_scores_from_elsewhere_are_weighed_and_shown(tmp_path, scores, capsys):
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
     assert "\x1b[2J" not in shown
-    assert sorted(path.name for path in (out / "figures").iterdir()) == ["parts.png", "profile.png", "sweep.png"]
+    assert sorted(path.name for path in (out / "figures").iterdir()) == [
+        "levels.png", "parts.png", "profile.png", "sweep.png",
+    ]  # fmt: skip
     assert "Window-truncation failure in 1 of 1 tuned cells" in page
     assert "report.html" in shown
 
@@ -66,7 +68,7 @@ def test_models_are_laid_side_by_side(tmp_path, scores, capsys):
     assert run(capsys, *words, "--out", tmp_path / "two", "--beside", tmp_path / "one", "name=second")[0] == 0
     page = (tmp_path / "two" / "report.html").read_text().split("Beside other models")[1]
     rows = page.split("</table>")[0].split("<tr>")[2:]
-    assert [row.split("</th>")[0].split(">")[-1] for row in rows] == ["second", "first"]
+    assert [row.split("<td")[1].split(">")[1].split("<")[0] for row in rows] == ["second, run two", "first, run one"]
     assert all("+0.5050" in row and "0/6" in row for row in rows)
     status, _, said = run(capsys, *words, "--out", tmp_path / "three", "--beside", tmp_path / "none")
     assert (status, "report.json" in said) == (2, True)
