@@ -81,8 +81,13 @@ def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
     assert status == 0
     # 3 sources x 3 step counts, 3 x 2 of the undertrained regime: 15 cells of 3 seeds.
     assert "15 (45 models)" in shown
+    assert "65" in shown  # and two baselines, 15 of noise, 3 with the canaries among their rows
+    assert "a100-40gb" in shown
+    assert "Not here: the model qwen2.5-1.5b" in shown
     assert "132,125" in shown  # 100 + 25 that plant, 3 x 3 x 9,000 + 3 x 3 x 4,000 + 3 x 5,000
     assert list(tmp_path.iterdir()) == []
+    status, shown, _ = run(capsys, "model.path=elsewhere", "--plan")
+    assert (status, "not known: expected a model directory" in shown) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +95,8 @@ def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
     [
         (("nonsense",), "expected a config file or one of ['paper/probes_llama3_2_1b'"),
         (("--scores", "none.jsonl"), "expected a file of scores, found none at none.jsonl"),
+        (("--device", "l4-24gb"), "expected --device with --plan"),
+        (("--plan", "--device", "phone"), "expected a device among"),
         (("--resume",), "expected --out DIR with --resume"),
         (("--resume", "--out", "none"), "expected a run to resume in none"),
         (("model.path=none", "--out", "new"), "expected a model directory or a .gguf file, found nothing at none"),
