@@ -1,7 +1,7 @@
 """What a config would run, before any weights are there: policies, steps, tokens, FLOPs, memory, hours."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from canaryjax.audit.service_log import SAMPLING_BATCH
 from canaryjax.audit.utility import BATCH as ANSWER_BATCH
@@ -40,37 +40,6 @@ SMALL_BASE = 10_000_000
 MEMORY_SHARE = 0.5  # of what is free, for what the estimate of a policy's memory leaves out
 ASSUMED_UTILISATION = 0.35  # share of the matmul rate that training of this kind reaches; assumed, not measured
 
-_QWEN25_1_5B = ModelConfig(
-    family="qwen2", vocab_size=151_936, width=1536, num_layers=28, num_heads=12, num_kv_heads=2, head_dim=128,
-    ff_dim=8960, norm_eps=1e-6, rope_theta=1e6, rope_theta_local=1e6, rope_scaling=None, windows=(None,) * 28,
-    attn_scale=128**-0.5, attn_softcap=None, final_softcap=None, activation="silu", scale_embedding=False,
-    unit_offset_norm=False, post_norms=False, qk_norm=False, qkv_bias=True, o_bias=False, mlp_bias=False, tied=True,
-    real_vocab_size=151_665, dtype="bfloat16",
-)  # fmt: skip
-KNOWN_SHAPES = {
-    "qwen2.5-1.5b": _QWEN25_1_5B,
-    "gemma-2b": replace(
-        _QWEN25_1_5B, family="gemma", vocab_size=256_000, width=2048, num_layers=18, num_heads=8, num_kv_heads=1,
-        head_dim=256, ff_dim=16_384, rope_theta=1e4, rope_theta_local=1e4, windows=(None,) * 18, attn_scale=256**-0.5,
-        activation="gelu_tanh", scale_embedding=True, unit_offset_norm=True, qkv_bias=False, real_vocab_size=256_000,
-    ),
-    "smollm2-135m": replace(
-        _QWEN25_1_5B, family="llama", vocab_size=49_152, width=576, num_layers=30, num_heads=9, num_kv_heads=3,
-        head_dim=64, ff_dim=1536, norm_eps=1e-5, rope_theta=1e5, rope_theta_local=1e5, windows=(None,) * 30,
-        attn_scale=64**-0.5, qkv_bias=False, real_vocab_size=49_152,
-    ),
-}  # fmt: skip
-
-
-def known_shape(path: str) -> ModelConfig | None:
-    """The shape of a well-known model whose name occurs in a path, or None.
-
-    >>> known_shape("google/gemma-2b").head_dim
-    256
-    """
-    name = path.lower()
-    return next((shape for key, shape in KNOWN_SHAPES.items() if key in name), None)
-
 
 @dataclass(frozen=True)
 class Stage:
@@ -106,14 +75,11 @@ def plan_study(config: AuditConfig, model: ModelConfig, material: Material, devi
     Raises:
       UserError: An unknown device; fewer prompts than one policy step takes.
     """
-    device = device or ("cpu-2core" if _parameters(model) < CPU_SIZED else "a100-40gb")
-    if device not in DEVICES:
-        raise UserError(f"expected a device among {sorted(DEVICES)}, found {device!r}; name one of them")
-    limits = DEVICES[device]
+    device, limits = device_for(model, device)
     counts = _counts(config, material)
     stages = _stages(config, counts)
-    flops = {name: _flops(stage, model) for name, stage in stages.items()}
-    warm_start = _flops(_warm_start(config, material), model)
+    flops = {name: stage_flops(stage, model) for name, stage in stages.items()}
+    warm_start = stage_flops(_warm_start(config, material), model)
     policies = config.study.compliant + config.study.violating
     total = policies * sum(flops.values()) + warm_start
     mesh = config.study.mesh.model_dump() | {"policy": config.study.mesh.policy or 1}
@@ -140,7 +106,7 @@ def plan_study(config: AuditConfig, model: ModelConfig, material: Material, devi
         "flops_per_policy": flops,
         "flops_warm_start": warm_start,
         "flops_total": total,
-        "base_parameters": _parameters(model),
+        "base_parameters": parameter_count(model),
         "memory_bytes": memory,
         "fits": sum(memory.values()) < limits.memory,
         "hours": (compute_seconds + decode_seconds) / 3600,
@@ -150,6 +116,18 @@ def plan_study(config: AuditConfig, model: ModelConfig, material: Material, devi
             "work evenly, memory is one device's; loading and compilation not counted"
         ),
     }
+
+
+def device_for(model: ModelConfig, device: str | None) -> tuple[str, Device]:
+    """The device that is asked for, or one that fits the model's size.
+
+    Raises:
+      UserError: An unknown device.
+    """
+    device = device or ("cpu-2core" if parameter_count(model) < CPU_SIZED else "a100-40gb")
+    if device not in DEVICES:
+        raise UserError(f"expected a device among {sorted(DEVICES)}, found {device!r}; name one of them")
+    return device, DEVICES[device]
 
 
 def _counts(config: AuditConfig, material: Material) -> dict[str, int]:
@@ -248,16 +226,18 @@ def _weight_reads(config: AuditConfig, counts: dict[str, int], chunk: int) -> in
     return policies * logged + chunks * (together + base_answers) * length
 
 
-def _parameters(model: ModelConfig) -> int:
+def parameter_count(model: ModelConfig) -> int:
+    """Weights of a model of this shape."""
     return sum(math.prod(shape) for shape in parameter_shapes(model).values())
 
 
 def weight_bytes(config: AuditConfig, model: ModelConfig) -> float:
     """Size of the base's weights in the study's dtype."""
-    return (2.0 if config.model.dtype == "bfloat16" else 4.0) * _parameters(model)
+    return (2.0 if config.model.dtype == "bfloat16" else 4.0) * parameter_count(model)
 
 
-def _flops(stage: Stage, model: ModelConfig) -> float:
+def stage_flops(stage: Stage, model: ModelConfig) -> float:
+    """Operations of a stage: its products with the weights, and attention over half of its context."""
     block = sum(size_in * size_out for size_in, size_out in projection_shapes(model).values()) * model.num_layers
     # Causal attention meets half of the context on average: q·k and weights·v, two operations each.
     attention = 2 * 2 * model.num_heads * model.head_dim * model.num_layers * stage.context / 2
@@ -269,7 +249,7 @@ def most_together(on_cpu: bool, model: ModelConfig) -> int:
     """Policies beyond which a larger chunk does not help."""
     if not on_cpu:
         return MOST
-    return 1 if _parameters(model) < SMALL_BASE else MOST_ON_CPU
+    return 1 if parameter_count(model) < SMALL_BASE else MOST_ON_CPU
 
 
 def fitting_chunk(config: AuditConfig, model: ModelConfig, free: float, most: int, devices: int = 1) -> int:

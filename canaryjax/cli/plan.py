@@ -9,6 +9,7 @@ from canaryjax.errors import UserError
 if TYPE_CHECKING:
     from canaryjax.audit.plan import Material
     from canaryjax.config import AuditConfig
+    from canaryjax.config.probes import ProbesConfig
     from canaryjax.data.example import Example
     from canaryjax.models.config import ModelConfig
 
@@ -48,9 +49,9 @@ def missing(config: "AuditConfig") -> list[str]:
     return found
 
 
-def model_shape(config: "AuditConfig") -> "ModelConfig":
+def model_shape(config: "AuditConfig | ProbesConfig") -> "ModelConfig":
     """The base model's shape: from its directory where it is there, else from the name of a well-known model."""
-    from canaryjax.audit.plan import KNOWN_SHAPES, known_shape
+    from canaryjax.audit.known_shape import KNOWN_SHAPES, known_shape
     from canaryjax.weights.checkpoint import model_location
     from canaryjax.weights.hf_config import read_config
 

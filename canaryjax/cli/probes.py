@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from canaryjax.cli.audit import split_words
-from canaryjax.cli.printable import all_printable, printable
+from canaryjax.cli.audit import DEVICE, refuse_device, split_words
+from canaryjax.cli.printable import all_printable
 from canaryjax.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def probes(
     out: Annotated[Path | None, typer.Option(help="Run directory; default runs/<name>-<hash>-<n>.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would run, without weights, and stop.")] = False,
+    device: Annotated[str | None, typer.Option(help=DEVICE)] = None,
     beside: Annotated[
         list[Path] | None,
         typer.Option(metavar="DIR", help="A finished run of another model, for the page."),
@@ -50,8 +51,11 @@ def probes(
     config = load_probes_config(source, [*named, *overrides])
     if scores is not None and (plan or resume):
         raise UserError("expected --scores without --plan and --resume, found both; nothing is trained: leave them out")
+    refuse_device(device, plan)
     if plan:
-        _print_plan(config)
+        from canaryjax.cli.probes_plan import print_plan
+
+        print_plan(config, device)
         return
     if scores is not None and not scores.is_file():
         raise UserError(f"expected a file of scores, found none at {scores}; check --scores")
@@ -93,27 +97,3 @@ def _run(config: "ProbesConfig", run: "RunDirectory", scores: Path | None, besid
     console = Console()
     console.print(probes_summary(all_printable(report)))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False, markup=False)
-
-
-def _print_plan(config: "ProbesConfig") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from canaryjax.probes.plan import plan_audit
-
-    plan = plan_audit(config)
-    table = Table(title=f"Plan of {config.name}", show_header=False, title_justify="left", pad_edge=False)
-    for kind, cells in plan.cells.items():
-        table.add_row(f"{kind} cells", f"{cells:,} ({plan.models[kind]:,} models)")
-    epochs = ", ".join(f"{steps:,} steps are {value:.2g}" for steps, value in plan.epochs.items())
-    for label, value in (
-        ("model", f"{config.model.path} ({config.model.dtype})"),
-        ("canaries", f"{config.canaries.count:,}"),
-        ("optimiser updates", f"{plan.updates:,}, all models together"),
-        ("epochs of tuning", f"{epochs}, of {config.tuning.examples:,} examples"),
-        ("scoring passes", f"{plan.passes:,} of one canary each"),
-        ("decoy spans", f"{plan.decoys:,}"),
-        ("generated texts", f"{plan.outputs:,}"),
-    ):
-        table.add_row(label, printable(value))
-    Console().print(table, highlight=False, markup=False)

@@ -1,5 +1,6 @@
 """Sentences of interpretation, warnings and limits, chosen by rule from a report's numbers (PA-51, PA-52)."""
 
+import math
 from typing import Any
 
 from canaryjax.config.probes import ProbesConfig
@@ -35,10 +36,14 @@ def reading(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         said.append(f"In {quiet} of {len(tuned)} tuned cells no rule finds the probes at odds.")
     unread = [cell["name"] for cell in tuned if cell["verdict"]["labels"] == [UNKNOWN]]
     if unread:
+        missing = ", ".join(_not_read(report, set(unread)))
         said.append(
             f"In {len(unread)} of {len(tuned)} tuned cells ({_few(unread)}) no rule holds and some could not be "
-            "decided, since a number that they need was not read: whether the probes agree there is not known."
+            f"decided, since a number that they need was not read ({missing}): whether the probes agree there is not "
+            "known."
         )
+    if not tuned:
+        said.append("No tuned cell was read: there is no change for the probes to agree on.")
     account = report["accounting"]
     if account["ci_rows"]:
         said.append(
@@ -55,6 +60,23 @@ def _by_signs_alone(report: dict[str, Any], cell: dict[str, Any]) -> bool:
     rates = [one[0]["rate"]["estimate"] for one in (before, cell["hits"]) if one]
     said_more = len(rates) == 2 and rates[1] > rates[0]
     return cell["delta"]["secret"]["label"] != "both" and not said_more
+
+
+def _not_read(report: dict[str, Any], names: set[str]) -> list[str]:
+    """Which of the numbers that rules need these cells lack."""
+    cells = {cell["name"]: cell for cell in report["cells"]}
+    own = [cells[name] for name in sorted(names)]
+    lacking = {
+        "recall": any(_has_no_hit_at_1(one) or _has_no_hit_at_1(cells[one["baseline"]]) for one in own),
+        "the window's change": any(one["delta"]["window"]["value"] is None for one in own),
+        "the secret's change": any(one["delta"]["secret"]["value"] is None for one in own),
+        "the parts of the window": any(one["decomposition"] is None for one in own),
+    }
+    return [what for what, is_so in lacking.items() if is_so] or ["a part of the window's change"]
+
+
+def _has_no_hit_at_1(cell: dict[str, Any]) -> bool:
+    return all(one["k"] != 1 for one in cell["hits"] or ())
 
 
 def _of_claims(tuned: list[dict[str, Any]]) -> list[str]:
@@ -111,13 +133,13 @@ def _of_decoys(report: dict[str, Any]) -> list[str]:
     said = []
     for row in report["exposure"]:
         if row["cell"] in {cell["name"] for cell in report["cells"] if cell["kind"] == "baseline"}:
-            least = 1 / (row["decoys"] + 1)
+            smallest = 1 / (row["decoys"] + 1)
             ranked = (
                 f"Under {row['cell']} {row['below']} of {row['n']} true secrets rank among {row['decoys']} fresh ones "
                 f"with p of at most {row['alpha']:.2g}"
-                if least <= row["alpha"]
-                else f"Under {row['cell']} no true secret can rank with p of at most {row['alpha']:.2g}: among "
-                f"{row['decoys']} fresh ones the least is {least:.2g}"
+                if smallest <= row["alpha"]
+                else f"Under {row['cell']} no true secret can rank among {row['decoys']} fresh ones with p below "
+                f"{smallest:.2g} ({math.ceil(1 / row['alpha'] - 1e-9) - 1} would allow {row['alpha']:.2g})"
             )
             said.append(
                 f"{ranked}; exposure is {row['mean_bits']:.2f} of at most {row['most_bits']:.2f} bits on average."
@@ -175,10 +197,11 @@ def warnings(report: dict[str, Any], config: ProbesConfig) -> list[str]:
 def limitations(report: dict[str, Any]) -> list[str]:
     """What such an audit cannot say, whatever it found."""
     seeds = max((len(cell["seeds"]) for cell in report["cells"]), default=0)
+    coin = f"{seeds} of {seeds} seeds with one sign have probability {2.0 ** (1 - seeds):.3g} under a fair coin."
     return [
-        f"{seeds} seeds, one model, one template of text canaries: both families of intervals describe these runs and "
-        "support no claim about others.",
-        f"{seeds} of {seeds} seeds with one sign have probability {2.0 ** (1 - max(seeds, 1)):.3g} under a fair coin.",
+        f"{seeds} seed{'s' * (seeds != 1)}, one model, one template of text canaries: both families of intervals "
+        "describe these runs and support no claim about others.",
+        *([coin] if seeds > 1 else []),
         "The nested bootstrap draws canaries afresh in every seed although all seeds share them; the crossed one does "
         "not. Neither covers the choice of cells.",
         "Cases are chosen after the numbers were seen; pool and rank are given, and no claim survives that choice.",

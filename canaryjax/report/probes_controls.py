@@ -1,9 +1,10 @@
 """The tables around a probe audit's cells: how cases were chosen, decoys, failures, merged weights, counts."""
 
+import itertools
 from collections.abc import Sequence
 
 from canaryjax.report.probes_tables import LINES, Row, table
-from canaryjax.report.probes_text import NOT_KNOWN, plain, signed, visible
+from canaryjax.report.probes_text import KINDS, NOT_KNOWN, plain, signed, visible
 from canaryjax.report.tables import Table
 
 BREAK = "\u200b"  # where a long name may go on in the next line
@@ -55,10 +56,9 @@ def cases(report: Row) -> Table:
 def accounting(report: Row) -> Table:
     """Cells and runs by kind (Table 8)."""
     found = report["accounting"]
-    rows = [(row["kind"], str(row["cells"]), str(row["runs"])) for row in found["rows"]]
-    return table(
-        ("Kind", "Cells", "Runs"), [*rows, ("tuned and noise", str(found["ci_rows"]), str(found["total_runs"]))]
-    )
+    rows = [(KINDS[row["kind"]], str(row["cells"]), str(row["runs"])) for row in found["rows"]]
+    cells = sum(row["cells"] for row in found["rows"] if row["kind"] in ("sft", "noise"))
+    return table(("Kind", "Cells", "Runs"), [*rows, ("of these tuned or random", str(cells), str(found["total_runs"]))])
 
 
 def extremes(report: Row) -> list[str]:
@@ -66,8 +66,8 @@ def extremes(report: Row) -> list[str]:
     found = report["accounting"]
     points = ", ".join(f"{one['cell']} {signed(one['value'])}" for one in found["negative_points"])
     said = [
-        f"The secret's nested interval lies below 0 in {found['secret_below_zero']} of {found['ci_rows']} cells of "
-        f"tuning and noise. Negative points: {points or 'none'}."
+        f"The secret's nested interval lies below 0 in {found['secret_below_zero']} of {found['ci_rows']} tuned or "
+        f"random cells with intervals. Negative points: {points or 'none'}."
     ]
     widest = {name: one for name, one in found["largest_spread"].items() if one is not None}
     if widest:
@@ -91,7 +91,7 @@ def merged(report: Row) -> Table | None:
 
 def failures(report: Row, most: int) -> Table | None:
     """Greedy outputs that lost a secret which the baseline's holds (Table 11)."""
-    rows = failing(report)
+    rows = _some_of_each(failing(report), most)
     if not rows:
         return None
     shown = [
@@ -99,11 +99,21 @@ def failures(report: Row, most: int) -> Table | None:
          NOT_KNOWN if row["position"] is None else str(row["position"]),
          NOT_KNOWN if row["expected"] is None else f"{row['expected']!r} not {row['found']!r}",
          NOT_KNOWN if row["rank"] is None else str(row["rank"]))
-        for row in rows[:most]
+        for row in rows
     ]  # fmt: skip
     return table(
         ("Model", "Canary", "Target", "Output", "Position", "Token", "Rank of the right one"), shown, numeric=False
     )
+
+
+def _some_of_each(rows: Sequence[Row], most: int) -> list[Row]:
+    """At most so many rows, of every cell in turn: the first cell's would say nothing of the others."""
+    by_cell: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        by_cell.setdefault(row["cell"], []).append(place)
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_cell.values()))
+    chosen = [place for place in turns if place is not None][:most]
+    return [rows[place] for place in sorted(chosen)]
 
 
 def failing(report: Row) -> list[Row]:
@@ -125,13 +135,14 @@ def decoys(report: Row) -> Table | None:
     kinds = list(dict.fromkeys(row["kind"] for row in report["decoys"]))
     gaps = {(row["cell"], row["kind"]): row["gap"] for row in report["decoys"]}
     ranked = {row["cell"]: row for row in report["exposure"]}
+    alpha = next((row["alpha"] for row in report["exposure"]), 0.05)
     rows = []
     for cell in dict.fromkeys(row["cell"] for row in report["decoys"]):
         own = ranked.get(cell)
         told = (NOT_KNOWN, NOT_KNOWN) if own is None else (
             f"{own['mean_bits']:.2f} of {own['most_bits']:.2f}", _within_alpha(own))  # fmt: skip
         rows.append((cell, *(signed(gaps.get((cell, kind)), 2) for kind in kinds), *told))
-    return table(("Cell", *(f"{kind} - true" for kind in kinds), "Exposure, bits", "Rank p within alpha"), rows)
+    return table(("Cell", *(f"{kind} - true" for kind in kinds), "Exposure, bits", f"Rank p within {alpha:.2g}"), rows)
 
 
 def _within_alpha(exposure: Row) -> str:
@@ -143,7 +154,7 @@ def left_out(report: Row, most: Sequence[str]) -> Table:
     """The secret's change without each canary in turn, under that with all (PA-44)."""
     cells = [cell for cell in report["cells"] if cell["name"] in most and cell["leave_one_out"]]
     canaries = [one["canary"] for one in cells[0]["leave_one_out"]["values"]] if cells else []
-    rows = [("none", *(signed(cell["delta"]["secret"]["value"]) for cell in cells))]
+    rows = [("none of them", *(signed(cell["delta"]["secret"]["value"]) for cell in cells))]
     for place, canary in enumerate(canaries):
         rows.append((str(canary), *(signed(cell["leave_one_out"]["values"][place]["value"]) for cell in cells)))
     return table(("Without", *(cell["name"].replace("/", f"/{BREAK}") for cell in cells)), rows, kind=LINES)

@@ -17,6 +17,7 @@ LINES = ("-", "--", "-.", ":")
 MARKS = ("o", "^", "s", "D", "v", "P")
 SPAN_COLOUR = {"preamble": "#56B4E9", "literal": "#E69F00", "secret": "#D55E00", "end": "#009E73", "trailing": GREY}
 SPAN_HATCH = {"preamble": "", "literal": "....", "secret": "////", "end": "xxxx", "trailing": "++++"}
+BASELINE_LOOK: dict[str, Any] = {"color": INK, "linestyle": "-", "linewidth": 2.2, "alpha": 0.45}
 MOST_REGIMES = 3  # panels side by side that still hold their labels
 MOST_CELLS = 12  # of a panel: as many looks as differ
 WORDS_ABREAST = 26  # characters of all names under a panel's bars; more are set aslant
@@ -37,6 +38,12 @@ def draw_probes(report: Mapping[str, Any]) -> dict[str, Plot]:
             "Change of each token's NLL by position, a line for each tuned cell.",
             f"Mean change of NLL at each position, nats. The dashed line is where the window of K = {window} ends; "
             "shading is the secret's span over all canaries.",
+        ),
+        "levels": (
+            _levels,
+            "Each token's NLL by position, a line for the baseline and one for each tuned cell.",
+            f"Mean NLL at each position itself, nats: what the changes above are changes of. The dashed line and the "
+            f"shading are as above, for K = {window}.",
         ),
         "sweep": (
             _sweep,
@@ -95,15 +102,33 @@ def _mark(name: str, names: Sequence[str]) -> str:
 
 
 def _profile(report: Mapping[str, Any], axes: Axes, cells: Cells, names: Sequence[str]) -> None:
+    _by_position(report, axes)
+    for name, cell in cells.items():
+        axes.plot(*_line(cell["profile"]["delta"]), linewidth=1.3, **_look(name, names))
+    axes.set_ylabel("change of NLL, nats")
+
+
+def _levels(report: Mapping[str, Any], axes: Axes, cells: Cells, names: Sequence[str]) -> None:
+    _by_position(report, axes)
+    baseline = next(iter(cells.values()))["baseline"]
+    before = next(cell for cell in report["cells"] if cell["name"] == baseline)
+    axes.plot(*_line(before["profile"]["nll"]), **BASELINE_LOOK)
+    for name, cell in cells.items():
+        axes.plot(*_line(cell["profile"]["nll"]), linewidth=1.3, **_look(name, names))
+    axes.set_ylabel("NLL, nats")
+
+
+def _line(values: Sequence[float | None]) -> tuple[range, list[float]]:
+    return range(len(values)), [float("nan") if value is None else value for value in values]
+
+
+def _by_position(report: Mapping[str, Any], axes: Axes) -> None:
+    """What every figure over positions shows: the secret's span, the window's end, 0."""
     secret = next(one for one in report["tokens"]["positions"] if one["span"] == "secret")
     axes.axvspan(secret["first"] - 0.5, secret["last"] + 0.5, color=SPAN_COLOUR["secret"], alpha=0.12, linewidth=0)
     axes.axvline(report["tokens"]["window"] - 0.5, color=INK, linestyle="--", linewidth=1)
     axes.axhline(0, color=INK, linewidth=0.8)
-    for name, cell in cells.items():
-        values = [float("nan") if value is None else value for value in cell["profile"]["delta"]]
-        axes.plot(range(len(values)), values, linewidth=1.3, **_look(name, names))
     axes.set_xlabel("position")
-    axes.set_ylabel("change of NLL, nats")
 
 
 def _sweep(report: Mapping[str, Any], axes: Axes, cells: Cells, names: Sequence[str]) -> None:
@@ -154,6 +179,8 @@ def _legend(stem: str, axes: Axes, regimes: Mapping[str, Cells], names: Sequence
             Line2D([], [], label=in_figure(name), marker=marks[name], markersize=4, **_look(name, names))
             for name in names
         ]
+        if stem == "levels":
+            handles.insert(0, Line2D([], [], label="baseline", **BASELINE_LOOK))
     if handles:
         longest = max(len(handle.get_label()) for handle in handles)
         abreast = max(int(40 * len(regimes) / (longest + 6)), 1)  # characters of a panel's width, a line before each

@@ -12,6 +12,7 @@ from canaryjax.report.tables import Table
 from canaryjax.report.template import fill_template
 from canaryjax.report.text import MISSING, pick
 from canaryjax.runlog import replacing
+from canaryjax.runlog.progress import duration
 
 SCHEMA = "canaryjax.probes/1"
 MOST_FAILURES, MOST_LEFT_OUT = 20, 6  # rows and columns that are shown; report.json holds all
@@ -64,14 +65,26 @@ def facts(report: Mapping[str, Any]) -> list[str]:
         f"{tokens['canaries']} canaries{told}; the probe is the mean NLL of the first {tokens['window']} of "
         f"{length} target tokens. Changes are to the baseline of the same regime, in nats a token."
     )
+    said.append(
+        "NLL is -log p, in nats, of a token given all before it. "
+        + (
+            "Cells are named by the file."
+            if model is None
+            else "A cell is named by how the canaries were planted, what the model was tuned on after that, and the "
+            "optimiser's updates: regime/source/updates. /noise is a random update of the tuned one's norm in its "
+            "place, /reexposed a tuning with the canaries among its rows; what only names a regime is its baseline."
+        )
+    )
     return said
 
 
 def ran(report: Mapping[str, Any]) -> Table:
     """When, from which config and code, and on what."""
+    spent = pick(report, "timings.seconds")
     rows = {
-        "started (UTC)": pick(report, "started"),
-        "finished (UTC)": pick(report, "finished"),
+        "last call, from (UTC)": pick(report, "started"),
+        "to (UTC)": pick(report, "finished"),
+        "time of all calls": None if spent is None else duration(spent),
         "config, by hash": str(pick(report, "config_hash", MISSING))[:12],
         "code, by commit": str(pick(report, "environment.git.commit", MISSING))[:12]
         + (", with changes" if pick(report, "environment.git.modified") else ""),
@@ -100,6 +113,7 @@ def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots:
         rules=probes_tables.rules(report),
         models=probes_tables.models([report, *others]) if others else None,
         spans=probes_tables.spans(report),
+        recall=probes_tables.recall(report),
         levels=probes_tables.levels(report),
         all_cells=probes_tables.all_cells(report),
         parts=probes_tables.decomposition(report),

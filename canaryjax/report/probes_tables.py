@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canaryjax.report.probes_text import NOT_KNOWN, interval, plain, share, signed, signs
+from canaryjax.report.probes_text import NOT_KNOWN, between, interval, plain, share, signed, signs
 from canaryjax.report.tables import Table
 
 Row = Mapping[str, Any]
@@ -67,22 +67,42 @@ def _labels(cell: Row) -> list[str]:
     return ["baseline"] if cell["verdict"] is None else cell["verdict"]["labels"]
 
 
+def recall(report: Row) -> Table | None:
+    """Every hit@k with its interval, and beside it what k of the sampled outputs hit on average."""
+    ks = ks_of(report)
+    if not ks:
+        return None
+    rows = []
+    for cell in report["cells"]:
+        found = {one["k"]: one for one in cell.get("hits") or ()}
+        parts: list[str] = []
+        for k in ks:
+            one = found.get(k)
+            parts.append(NOT_KNOWN if one is None else lines(hit(cell, k), between(one["rate"])))
+            parts.append(NOT_KNOWN if one is None else plain(one["unbiased"], 2))
+        rows.append((cell["name"], *parts))
+    return table(("Cell", *(name for k in ks for name in (f"hit@{k}", f"{k} sampled"))), rows, kind=LINES)
+
+
 def models(reports: Sequence[Row]) -> Table:
     """Tuned cells of several models beside each other (Table 3): point estimates, no test between models."""
     ks = sorted({k for report in reports for k in ks_of(report)})
     rows = []
-    for report in reports:
-        name = report["name"] if report["model"] is None else report["model"]["name"]
+    for place, report in enumerate(reports):
+        name = "given scores" if report["model"] is None else report["model"]["name"]
+        run = f"{report['name']}, run {report['run']}"
+        again = sum((one["name"], one["run"]) == (report["name"], report["run"]) for one in reports[:place])
+        run += f" ({again + 1})" * bool(again)  # a folder of the same name elsewhere
         for cell in report["cells"]:
             if cell["kind"] == "sft":
                 parts = (cell["decomposition"] or {"rows": ()})["rows"]
                 preamble = next((row["share"] for row in parts if row["span"] == "preamble"), None)
                 rows.append((
-                    str(name), cell["name"], signed(cell["delta"]["window"]["value"]), share(preamble),
+                    str(name), run, cell["name"], signed(cell["delta"]["window"]["value"]), share(preamble),
                     signed(cell["delta"]["secret"]["value"]), *(hit(cell, k) for k in ks),
                     "\n".join(_labels(cell)),
                 ))  # fmt: skip
-    head = ("Model", "Cell", "Window", "On the preamble", "Secret", *(f"hit@{k}" for k in ks), "Labels")
+    head = ("Model", "Run", "Cell", "Window", "On the preamble", "Secret", *(f"hit@{k}" for k in ks), "Labels")
     return table(head, rows, kind=LINES)
 
 

@@ -1,9 +1,21 @@
 """A probe audit's numbers and texts as its tables and figures show them."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+from matplotlib.font_manager import findfont, get_font
+
+from canaryjax.report.style import STYLE
+
 NOT_KNOWN = "-"
+# How a reader is told what was done to a cell's models.
+KINDS = {
+    "baseline": "baseline",
+    "sft": "tuned",
+    "noise": "random update",
+    "reexposed": "tuned, canaries among its rows",
+}
 LONGEST_TEXT = 200  # characters of a target or an output; report.json holds all
 LONGEST_NAME = 24  # characters of a name in a figure: a longer one would leave the axes no room
 
@@ -31,6 +43,17 @@ def interval(bounds: Any) -> str:
     if not isinstance(bounds, Mapping) or bounds.get("low") is None or bounds.get("high") is None:
         return NOT_KNOWN
     return f"[{signed(bounds['low'])}, {signed(bounds['high'])}]"
+
+
+def between(bounds: Any) -> str:
+    """The bounds of a share, or a dash where they are undefined.
+
+    >>> between({"low": 0.45728, "high": 0.69936})
+    '[0.46, 0.70]'
+    """
+    if not isinstance(bounds, Mapping) or bounds.get("low") is None or bounds.get("high") is None:
+        return NOT_KNOWN
+    return f"[{bounds['low']:.2f}, {bounds['high']:.2f}]"
 
 
 def share(value: Any) -> str:
@@ -65,11 +88,17 @@ def visible(text: str) -> str:
 
 
 def in_figure(name: str) -> str:
-    r"""A name for a figure: short, both its ends in it, and no formula.
+    r"""A name for a figure: short, both its ends in it, no formula, and no letter that its font lacks.
 
-    >>> in_figure("a$b$c"), in_figure("x" * 30), in_figure("\ud800")
-    ('a\\$b\\$c', 'xxxxxxxxxxx…xxxxxxxxxxxx', '\\ud800')
+    >>> in_figure("a$b$c"), in_figure("x" * 30), in_figure("\ud800"), in_figure("é\u8c03")
+    ('a\\$b\\$c', 'xxxxxxxxxxx…xxxxxxxxxxxx', '\\ud800', 'é\\u8c03')
     """
-    shown = visible(name)
+    shown = "".join(one if _drawn(one) else one.encode("unicode_escape").decode() for one in visible(name))
     short = shown if len(shown) <= LONGEST_NAME else f"{shown[: LONGEST_NAME // 2 - 1]}…{shown[-LONGEST_NAME // 2 :]}"
     return short.replace("$", r"\$")  # a dollar sign would begin a formula
+
+
+@cache
+def _drawn(character: str) -> bool:
+    """Whether the figures' font has a character; it draws a box for one that it lacks."""
+    return get_font(findfont(STYLE["font.sans-serif"][0])).get_char_index(ord(character)) != 0

@@ -50,8 +50,7 @@ class RunDirectory:
 
         Args:
           out: Where; None gives `runs/<config name>-<short hash>-<n>` with the first free n.
-          config_name: The config's `name`.
-          config_hash: Hex digest of the resolved config.
+          config_name, config_hash: The config's `name`, and the hex digest of the resolved config.
           config_yaml: The resolved config, every value.
 
         Raises:

@@ -6,19 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from canaryjax.audit.known_shape import KNOWN_SHAPES, known_shape
 from canaryjax.audit.plan import (
     DEVICES,
-    KNOWN_SHAPES,
     MEMORY_SHARE,
     Material,
     Stage,
-    _flops,
     _memory,
     fitting_chunk,
-    known_shape,
     plan_study,
+    stage_flops,
 )
-from canaryjax.audit.plan import _parameters as parameters
+from canaryjax.audit.plan import parameter_count as parameters
 from canaryjax.cli.plan import missing, model_shape, study_examples
 from canaryjax.cli.plan import study_material as material_of
 from canaryjax.config import load_config
@@ -32,7 +31,9 @@ def study_material(config):
 GEMMA = KNOWN_SHAPES["gemma-2b"]
 
 
-@pytest.mark.parametrize(("name", "millions"), [("gemma-2b", 2506), ("qwen2.5-1.5b", 1544), ("smollm2-135m", 134.5)])
+@pytest.mark.parametrize(
+    ("name", "millions"), [("gemma-2b", 2506), ("qwen2.5-1.5b", 1544), ("smollm2-135m", 134.5), ("llama3.2-1b", 1236)]
+)
 def test_known_shapes_have_the_published_number_of_parameters(name, millions):
     assert parameters(KNOWN_SHAPES[name]) / 1e6 == pytest.approx(millions, rel=2e-3)
 
@@ -70,9 +71,9 @@ def test_a_forward_pass_costs_two_operations_a_weight_and_token():
     shape = known_shape("SmolLM2-135M-Instruct")
     norms = (2 * 30 + 1) * 576  # no products
     block = parameters(shape) - shape.vocab_size * shape.width - norms
-    alone = _flops(Stage(tokens=10, forwards=1.0, head_tokens=0, context=0), shape)
+    alone = stage_flops(Stage(tokens=10, forwards=1.0, head_tokens=0, context=0), shape)
     assert alone == pytest.approx(2 * block * 10)
-    with_head = _flops(Stage(tokens=10, forwards=3.0, head_tokens=10, context=0), shape)
+    with_head = stage_flops(Stage(tokens=10, forwards=3.0, head_tokens=10, context=0), shape)
     assert with_head == pytest.approx(3 * 2 * (parameters(shape) - norms) * 10)
 
 

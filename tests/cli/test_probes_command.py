@@ -54,7 +54,9 @@ def test_scores_from_elsewhere_are_weighed_and_shown(tmp_path, scores, capsys):
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
     assert "\x1b[2J" not in shown
-    assert sorted(path.name for path in (out / "figures").iterdir()) == ["parts.png", "profile.png", "sweep.png"]
+    assert sorted(path.name for path in (out / "figures").iterdir()) == [
+        "levels.png", "parts.png", "profile.png", "sweep.png",
+    ]  # fmt: skip
     assert "Window-truncation failure in 1 of 1 tuned cells" in page
     assert "report.html" in shown
 
@@ -66,7 +68,7 @@ def test_models_are_laid_side_by_side(tmp_path, scores, capsys):
     assert run(capsys, *words, "--out", tmp_path / "two", "--beside", tmp_path / "one", "name=second")[0] == 0
     page = (tmp_path / "two" / "report.html").read_text().split("Beside other models")[1]
     rows = page.split("</table>")[0].split("<tr>")[2:]
-    assert [row.split("</th>")[0].split(">")[-1] for row in rows] == ["second", "first"]
+    assert [row.split("<td")[1].split(">")[1].split("<")[0] for row in rows] == ["second, run two", "first, run one"]
     assert all("+0.5050" in row and "0/6" in row for row in rows)
     status, _, said = run(capsys, *words, "--out", tmp_path / "three", "--beside", tmp_path / "none")
     assert (status, "report.json" in said) == (2, True)
@@ -79,8 +81,13 @@ def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
     assert status == 0
     # 3 sources x 3 step counts, 3 x 2 of the undertrained regime: 15 cells of 3 seeds.
     assert "15 (45 models)" in shown
+    assert "65" in shown  # and two baselines, 15 of noise, 3 with the canaries among their rows
+    assert "a100-40gb" in shown
+    assert "Not here: the model qwen2.5-1.5b" in shown
     assert "132,125" in shown  # 100 + 25 that plant, 3 x 3 x 9,000 + 3 x 3 x 4,000 + 3 x 5,000
     assert list(tmp_path.iterdir()) == []
+    status, shown, _ = run(capsys, "model.path=elsewhere", "--plan")
+    assert (status, "not known: expected a model directory" in shown) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +95,8 @@ def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
     [
         (("nonsense",), "expected a config file or one of ['paper/probes_llama3_2_1b'"),
         (("--scores", "none.jsonl"), "expected a file of scores, found none at none.jsonl"),
+        (("--device", "l4-24gb"), "expected --device with --plan"),
+        (("--plan", "--device", "phone"), "expected a device among"),
         (("--resume",), "expected --out DIR with --resume"),
         (("--resume", "--out", "none"), "expected a run to resume in none"),
         (("model.path=none", "--out", "new"), "expected a model directory or a .gguf file, found nothing at none"),

@@ -78,6 +78,15 @@ def test_what_it_says_is_weighed(tmp_path):
     assert holds["behavioural damage"] is None  # nothing was generated: not known, and not "no"
     assert report["decoys"] == []
     assert any("No decoys" in text for text in report["reading"])
+    assert any("was not read (recall)" in text for text in report["reading"])
+
+
+def test_a_file_of_one_seed_and_no_tuned_model_says_so(tmp_path):
+    given = read_scores(written(tmp_path, [base_row()]), "last_byte")
+    report = analyse(given.tokens, given.canaries, given.cells, given.readings, constructed.config())
+    assert report["reading"][0] == "No tuned cell was read: there is no change for the probes to agree on."
+    assert report["limitations"][0].startswith("1 seed, one model")
+    assert not any("fair coin" in text for text in report["limitations"])
 
 
 def test_log_probs_that_are_not_finite_are_counted_and_named(tmp_path):

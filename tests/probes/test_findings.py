@@ -13,7 +13,6 @@ from canaryjax.probes.findings import analyse
 from canaryjax.probes.merged import compare
 from canaryjax.probes.records import SPANS, Cell, TargetTokens
 from canaryjax.probes.selection import Candidate, screen
-from canaryjax.report.probes_controls import decoys
 from tests.probes import constructed as c
 
 COUNT = 5
@@ -67,22 +66,6 @@ def test_infinities_of_both_readings_and_both_signs_are_named_and_left_out():
     # Canary 1 has a decoy that is no number and canary 2 a true secret that is none.
     assert [(row["kind"], row["n"]) for row in report["decoys"]] == [("wrong", 3)]
     assert report["exposure"][0]["n"] == 3
-
-
-@pytest.mark.parametrize(
-    ("count", "said", "shown"),
-    [
-        (19, "base 5 of 5 true secrets rank among 19 fresh ones with p of at most 0.05", "5/5"),
-        (18, "base no true secret can rank with p of at most 0.05: among 18 fresh ones the least is 0.053", "at least"),
-    ],
-)
-def test_too_few_decoys_for_a_p_say_so(count, said, shown):
-    tokens, canaries, cells, readings = made()
-    readings[0] = replace(readings[0], decoy_nll={"wrong": (np.full(count, 90.0),) * COUNT})
-    report = report_of(tokens, canaries, cells, readings)
-    assert any(said in text for text in report["reading"])
-    rows = decoys(report).rows
-    assert [row[-1].startswith(shown) for row in rows] == [True]
 
 
 def test_a_cell_without_a_number_is_not_known():

@@ -1,5 +1,6 @@
 """The page of a probe audit on constructed readings: its numbers, reasons for what is missing, hostile texts."""
 
+import dataclasses
 import html
 import io
 import json
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from canaryjax.probes.findings import analyse
 from canaryjax.probes.records import Cell, Reading
+from canaryjax.report.probes_controls import _some_of_each
 from canaryjax.report.probes_figures import _regimes
 from canaryjax.report.probes_page import write_probes_page
 from canaryjax.report.probes_terminal import probes_summary
@@ -85,9 +87,60 @@ def test_screens_counts_and_parts_are_said(tmp_path):
     assert parts[-3:] == ["+0.01503", "+0.00001", "+0.01504"]
     said = words(page)
     assert "by more than 0.001 nats a token" in said
-    assert "in 0 of 1 cells of tuning and noise. Negative points: none." in said
+    assert "in 0 of 1 tuned or random cells with intervals. Negative points: none." in said
     assert "3 seeds, one model" in said
     assert "(Table 8)" in said
+
+
+def test_recall_stands_with_its_interval_and_the_estimator_of_sampled_outputs(tmp_path):
+    base, tuned = rows_of(page_of(report_of(c.case_one()), tmp_path), "Recall, with intervals")
+    # 53 of 60: Wilson's interval by hand, (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n); all samples say it.
+    assert tuned[1:3] == ["53/60\n[0.78, 0.94]", "1.00"]
+    assert tuned[-1] == "-"  # 15 were sampled: 16 of them never were
+    assert base[1] == "20/20\n[0.84, 1.00]"
+
+
+def test_some_failures_of_every_cell_are_shown():
+    rows = [{"cell": cell, "canary": i} for cell, n in (("a", 30), ("b", 1), ("c", 9)) for i in range(n)]
+    shown = _some_of_each(rows, 6)
+    assert [(row["cell"], row["canary"]) for row in shown] == [
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+        ("b", 0),
+        ("c", 0),
+        ("c", 1),
+    ]
+
+
+def test_kinds_are_told_in_words_and_two_runs_of_one_model_by_their_runs(tmp_path):
+    report = report_of(c.case_one(), model={"name": "m", "family": "f", "parameters": 3, "dtype": "float32"})
+    other = tmp_path / "other"
+    other.mkdir()
+    page_of(report | {"run": "second"}, other)
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    page = write_probes_page(tmp_path, [other, tmp_path]).read_text("utf-8")
+    assert [row[:2] for row in rows_of(page, "Beside other models")] == [
+        ["m", "made, run r"], ["m", "made, run second"], ["m", "made, run r (2)"],
+    ]  # fmt: skip
+    kinds = [["baseline", "1", "1"], ["tuned", "1", "3"], ["of these tuned or random", "1", "3"]]
+    assert rows_of(page, "Cells and runs") == kinds
+    assert "regime/source/updates" in words(page)
+
+
+def test_a_rank_that_no_decoy_could_give_is_not_counted(tmp_path):
+    canaries = c.material(2)[0]
+    cells, found = c.readings(c.same_for_all(np.zeros(c.LENGTH), 2), canaries=canaries)
+    for few, shown in ((3, "at least 0.25"), (19, "2/2")):
+        nll = {"wrong": tuple(np.full(few, 100.0) for _ in canaries)}
+        found[0] = dataclasses.replace(found[0], decoy_nll=nll)
+        report = report_of((cells, found), 2)
+        (row,) = rows_of(page_of(report, tmp_path), "Is it the secret?")
+        assert row[-1] == shown
+        said = any(
+            "no true secret can rank among 3 fresh ones with p below 0.25 (19" in text for text in report["reading"]
+        )
+        assert said == (few == 3)
 
 
 def test_only_outputs_that_lost_what_the_baseline_says_are_failures(tmp_path):
@@ -115,14 +168,16 @@ def test_hostile_outputs_are_seen_and_cut(tmp_path):
     assert "y" * 201 not in page
 
 
-@pytest.mark.parametrize("name", ["$\\frac{$", "\ud800\x1b[31m<b>[red]", "n" * 300])
+@pytest.mark.parametrize("name", ["调优", "$\\frac{$", "\ud800\x1b[31m<b>[red]", "n" * 300])
 def test_hostile_names_are_drawn_and_printed(tmp_path, name):
     report = report_of(c.case_three(), name=name)
     for cell in report["cells"]:
         cell["source"] = name
     page = page_of(report, tmp_path)
     assert "<b>" not in page
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"profile.png", "sweep.png", "parts.png"}
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        "profile.png", "levels.png", "sweep.png", "parts.png",
+    }  # fmt: skip
     assert printed(report)
 
 
