@@ -114,8 +114,9 @@ def test_scores_alone_give_the_same_report(small_run, small_config, tmp_path):
     run = open_run(small_config, tmp_path / "again", resume=False)
     again = weigh_file(path / SCORES, small_config, run)
     run.close()
-    for key in ("cells", "selection", "accounting", "merged", "decoys", "exposure", "failures", "reading"):
+    for key in ("cells", "selection", "accounting", "decoys", "exposure", "failures", "reading"):
         assert again[key] == report[key], key
+    assert again["merged"]["rows"] == report["merged"]["rows"]  # of what precision, a file of scores does not say
 
 
 def stopped(path, tmp_path, cut):
