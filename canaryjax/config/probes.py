@@ -138,7 +138,7 @@ class TuningConfig(Section):
     grad_accumulation: Count = 4
     """Passes an update."""
     max_length: Annotated[int, Field(ge=2)] = 1024
-    """Tokens of prompt and response; what is longer is cut at its end."""
+    """Tokens of prompt, response and its end; what is longer is cut there, and then does not end."""
     lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
     """The adapter."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5, schedule="cosine")

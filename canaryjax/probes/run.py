@@ -197,7 +197,8 @@ class _Audit:
         if all((cell.name, seed) in done for cell in own for seed in seeds_of(self.config, cell)):
             return
         planted = self._planted(regime)
-        self._read(planted, own[0], None, done)
+        for seed in seeds_of(self.config, own[0]):
+            self._read(planted, own[0], seed, None, done)
         for steps in regime_steps(self.config, regime):
             of_steps = [cell for cell in own if cell.steps == steps]
             adapters = self._tuned(planted, of_steps, steps)
@@ -210,7 +211,7 @@ class _Audit:
                     if cell.kind == "noise":
                         key = device_key(seed, "matched noise", cell.name)
                         adapter = matched_noise(key, adapter, self.config.controls.noise_norm)
-                    self._read(planted, cell, adapter, done, seed)
+                    self._read(planted, cell, seed, adapter, done)
 
     def _planted(self, regime: RegimeConfig) -> LoadedModel:
         name = f"planted-{regime.name}"
@@ -247,14 +248,8 @@ class _Audit:
         return found
 
     def _read(
-        self,
-        planted: LoadedModel,
-        cell: Cell,
-        adapter: Adapter | None,
-        done: set[tuple[str, int]],
-        seed: int | None = None,
+        self, planted: LoadedModel, cell: Cell, seed: int, adapter: Adapter | None, done: set[tuple[str, int]]
     ) -> None:
-        seed = seeds_of(self.config, cell)[0] if seed is None else seed
         if (cell.name, seed) in done:
             return
         merged = self.config.controls.merged_dtype if is_merged(self.config, cell) else None

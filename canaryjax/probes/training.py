@@ -61,8 +61,9 @@ def plant(
         adapter=adapter_settings(section.lora),
         optimizer=optimizer_settings(section.optimizer),
     )
-    s, t = _padded([len(turn.context) for turn in turns]), _padded([len(turn.ids) + 1 for turn in turns])
-    rows = jax.tree.map(lambda x: x[None], _rows(turns, model.eos_ids[0], len(turns), s, t))
+    ended = [_ended(turn, model) for turn in turns]
+    s, t = _padded([len(turn.context) for turn in ended]), _padded([len(turn.ids) for turn in ended])
+    rows = jax.tree.map(lambda x: x[None], _rows(ended, len(ended), s, t))
     key = device_key(0, "plant canaries", regime.name)
     trained = train_adapters(
         model.params, rows, settings, key[None], log, stage=f"planting_{regime.name}", checkpoints=checkpoints
@@ -110,8 +111,8 @@ def tune(
     longest = max(map(len, own))
     turns = [turn for of_one in own for turn in of_one]
     # One shape for the whole group.
-    s, t = _padded([len(turn.context) for turn in turns]), _padded([len(turn.ids) + 1 for turn in turns])
-    rows = [_rows(of_one, model.eos_ids[0], longest, s, t) for of_one in own]
+    s, t = _padded([len(turn.context) for turn in turns]), _padded([len(turn.ids) for turn in turns])
+    rows = [_rows(of_one, longest, s, t) for of_one in own]
     keys = [device_key(one.seed, "tune", one.source.name) for one in group]
     stacked = jax.tree.map(lambda *x: np.stack(x), *rows)
     return train_adapters(planted, stacked, settings, jnp.stack(keys), log, stage="tuning", checkpoints=checkpoints)
@@ -130,10 +131,13 @@ def tuning_rows(config: ProbesConfig, canaries: Sequence[Canary], one: Tuned) ->
 
 
 def encode_rows(config: ProbesConfig, model: LoadedModel, rows: Sequence[Row]) -> list[Turn]:
-    """Rows as a model reads them, cut at `tuning.max_length` tokens."""
+    """Rows as a model reads them, the end of the turn with them, cut at `tuning.max_length` tokens.
+
+    An answer that is cut does not end there: to learn that it did would be to learn to stop short.
+    """
     assert model.tokenizer is not None
     form, limit = config.canaries.prompt_format, config.tuning.max_length
-    turns = [encode_turn(model.tokenizer, row.prompt, row.response, form) for row in rows]
+    turns = [_ended(encode_turn(model.tokenizer, row.prompt, row.response, form), model) for row in rows]
     # At least one token of each: a row that is all prompt would teach nothing, an empty prompt has no state to read.
     cut = [(turn.context[: limit - 1], turn.ids) for turn in turns]
     return [Turn(context, ids[: limit - len(context)], np.zeros((0, 2), np.int32)) for context, ids in cut]
@@ -150,10 +154,15 @@ def planting_updates(config: ProbesConfig, regime: RegimeConfig) -> int:
     return math.ceil(config.canaries.count * regime.epochs / size)
 
 
-def _rows(turns: Sequence[Turn], eos_id: int, rows: int, s: int, t: int) -> SupervisedRows:
-    """Turns as the trainer takes them, padded to `rows` rows; the end of the turn is learned too."""
+def _ended(turn: Turn, model: LoadedModel) -> Turn:
+    """A turn whose end is learned too; what it covers of the text stays as it was."""
+    return Turn(turn.context, np.append(turn.ids, model.eos_ids[0]), turn.offsets)
+
+
+def _rows(turns: Sequence[Turn], rows: int, s: int, t: int) -> SupervisedRows:
+    """Turns as the trainer takes them, padded to `rows` rows."""
     context_ids, context_mask = pad_rows([turn.context for turn in turns], s, 0)
-    answer_ids, answer_mask = pad_rows([np.append(turn.ids, eos_id) for turn in turns], t, 0)
+    answer_ids, answer_mask = pad_rows([turn.ids for turn in turns], t, 0)
     arrays = (context_ids, context_mask, answer_ids[:, None], answer_mask[:, None])
     more = rows - len(turns)
     return SupervisedRows(*(jnp.asarray(np.pad(x, ((0, more), *((0, 0),) * (x.ndim - 1)))) for x in arrays))

@@ -8,6 +8,7 @@ import pytest
 from canaryjax.errors import UserError
 from canaryjax.probes.external import read_scores
 from canaryjax.probes.findings import analyse
+from canaryjax.probes.records import Cell
 from canaryjax.probes.run import open_run, weigh, weigh_file
 from canaryjax.report.probes_page import write_probes_page
 from tests.probes import constructed
@@ -225,3 +226,15 @@ def test_too_few_outputs_are_warned_of(tmp_path, outputs, warned):
     said = weigh(path, constructed.config(reading={"window": 3, "sweep": [2]}))["warnings"]
     found = [text for text in said if text.startswith(("Nothing was generated", "Recall was read"))]
     assert [text.startswith(warned or "") for text in found] == [True] * (warned is not None)
+
+
+def test_a_failures_place_is_told_by_bytes(tmp_path):
+    """The é before it has two bytes: by characters the token before would be named."""
+    path = written(tmp_path, [base_row(outputs=[TEXT]), row(outputs=["né code 12xb!"], ranks=[1, 2, 3, 4, 5])])
+    (found,) = weigh(path, constructed.config(reading={"window": 3, "sweep": [2]}))["failures"]
+    assert (found["position"], found["expected"], found["found"], found["rank"]) == (3, "ab", "xb!", 4)
+
+
+def test_what_a_row_says_of_its_cell_is_the_cells(tmp_path):
+    given = read_scores(written(tmp_path, [base_row(), row(regime="deep", source="mine", steps=7)]), "last_byte")
+    assert given.cells[1] == Cell("tuned", "deep", "mine", "sft", 7, "base")

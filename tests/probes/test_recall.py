@@ -89,3 +89,20 @@ def test_a_rank_at_the_edge_of_alpha_counts():
     readings = [dataclasses.replace(one, decoy_nll={"wrong": wrong}) for one in readings]
     report = analyse(tokens, canaries, cells, readings, c.config(statistics={"resamples": 9, "level": 0.9}))
     assert [(row["below"], row["n"], row["alpha"]) for row in report["exposure"]] == [(3, 3, 0.1), (9, 9, 0.1)]
+
+
+def test_gaps_and_exposures_of_a_cell():
+    """True secrets of 13 nats; decoys of which none, none and all are as likely."""
+    canaries, tokens = c.material(3)
+    cells, readings = c.readings(c.same_for_all(np.zeros(c.LENGTH), 3), base_nll=1.0, canaries=canaries)
+    wrong = tuple(np.array(sums) for sums in ([14.0, 15.0, 16.0], [20.0, 14.0, 14.0], [1.0, 2.0, 12.0]))
+    report = analyse(
+        tokens, canaries, cells, [dataclasses.replace(readings[0], decoy_nll={"wrong": wrong})], c.config()
+    )
+    (gap,), (ranked,) = report["decoys"], report["exposure"]
+    assert (gap["cell"], gap["kind"], gap["n"]) == ("base", "wrong", 3)
+    assert gap["gap"] == pytest.approx((15 + 16 + 5) / 3 - 13)  # decoy less true
+    assert ranked["most_bits"] == 2.0  # first of 4
+    assert ranked["mean_bits"] == pytest.approx((2 + 2 + 0) / 3)
+    assert ranked["median_rank"] == 1.0  # the mean of 1, 1 and 4 is 2
+    assert (ranked["decoys"], ranked["below"]) == (3, 0)

@@ -116,8 +116,7 @@ def test_scores_alone_give_the_same_report(small_run, small_config, tmp_path):
     run.close()
     for key in ("cells", "selection", "accounting", "decoys", "exposure", "failures", "reading"):
         assert again[key] == report[key], key
-    # A score file has no place for the precision of merged weights.
-    assert again["merged"] == report["merged"] | {"dtype": None}
+    assert again["merged"]["rows"] == report["merged"]["rows"]  # of what precision, a file of scores does not say
 
 
 def stopped(path, tmp_path, cut):

@@ -7,6 +7,7 @@ from canaryjax.config.probes import CanariesConfig, SourceConfig
 from canaryjax.errors import UserError
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.source import Row, draw_rows, read_rows, refuse_canaries
+from canaryjax.probes.training import encode_rows
 
 KINDS = ("synth", "safety", "random")
 
@@ -85,3 +86,17 @@ def test_a_canary_in_the_data_is_refused(spell):
     for row in (Row(spell(canaries[5].secret), "b"), Row("a", f"x{spell(canaries[5].secret)}")):
         with pytest.raises(UserError, match=f"in source own, found the secret of canary 5 in the row {row.prompt!r}"):
             refuse_canaries([*rows("safety"), row], canaries, "own")
+
+
+def test_an_answer_that_is_cut_does_not_end(small_config, embedded_model):
+    rows = [Row("Which text is here?", "The old market."), Row("Which text is here?", "The old market. " * 9)]
+    tuning = small_config.tuning.model_copy(update={"max_length": 29})
+    config = small_config.model_copy(update={"tuning": tuning})
+    whole, cut = encode_rows(config, embedded_model, rows)
+    end = embedded_model.eos_ids[0]
+    assert whole.ids.tolist().count(end) == 1
+    assert whole.ids[-1] == end
+    assert len(cut.context) + len(cut.ids) == 29
+    assert end not in cut.ids
+    shortest = small_config.model_copy(update={"tuning": tuning.model_copy(update={"max_length": 2})})
+    assert [(len(turn.context), len(turn.ids)) for turn in encode_rows(shortest, embedded_model, rows)] == [(1, 1)] * 2

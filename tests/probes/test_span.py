@@ -174,6 +174,9 @@ def test_a_manifest_is_written_once_and_held_against(tmp_path):
     other = config.model_copy(update={"trailing": "!"})
     with pytest.raises(UserError, match="5 of 5 differ, canary 0 first"):
         pin(path, manifest_of(make_canaries(other), other))
+    asked = config.model_copy(update={"prompt": "Which label has {id}?"})
+    with pytest.raises(UserError, match="5 of 5 differ"):  # the prompt alone
+        pin(path, manifest_of(make_canaries(asked), asked))
     more = config.model_copy(update={"count": 7})
     with pytest.raises(UserError, match="count is 7 now and was 5"):
         pin(path, manifest_of(make_canaries(more), more))

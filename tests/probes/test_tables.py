@@ -45,6 +45,9 @@ def test_merged_against_stacked():
     assert found["ratio"] == pytest.approx(0.05)
     assert found["mean_abs_difference"] == pytest.approx((0.027 + 0.03 + 0.01 + 0.047) / 4)
     assert compare(stacked, merged, base, base, owners, "secret")["ratio"] == pytest.approx(0.5)
+    apart = [row + [0.01, -0.01, 0.0] for row in stacked]
+    found = compare(stacked, apart, base, base, owners, "preamble")
+    assert (found["ratio"], found["mean_abs_difference"]) == pytest.approx((1.0, 0.01))  # they do not cancel
     nothing = compare(base, merged, base, base, owners, "secret")
     assert (nothing["ratio"], nothing["reason"]) == (None, "the change is below 1e-06")
     assert compare(stacked, merged, base, base, owners, "end")["reason"] == "no finite token of it"
@@ -95,7 +98,8 @@ def test_levels_and_the_whole_targets_change_are_means_over_their_own_positions(
     canaries, tokens = c.material(3)
     rise = np.arange(c.LENGTH, dtype=np.float64)
     cells, found = c.readings(c.same_for_all(rise, 3), base_nll=1.0, canaries=canaries)
-    base, tuned = analyse(tokens, canaries, cells, found, c.config())["cells"]
+    report = analyse(tokens, canaries, cells, found, c.config())
+    base, tuned = report["cells"]
     places = {"window": (0, 19), "full": (0, 30), "preamble": (0, 9), "literal": (10, 10), "secret": (11, 23),
               "end": (24, 26), "trailing": (27, 30)}  # fmt: skip
     assert base["level"] == dict.fromkeys(places, 1.0)
@@ -105,6 +109,10 @@ def test_levels_and_the_whole_targets_change_are_means_over_their_own_positions(
         name: (first + last) / 2 for name, (first, last) in places.items() if name not in ("window", "full")
     }
     assert tuned["profile"]["delta"] == rise.tolist()
+    positions = {row["span"]: (row["first"], row["last"]) for row in report["tokens"]["positions"]}
+    assert positions == {name: place for name, place in places.items() if name not in ("window", "full")}
+    inside = {row["span"]: row["in_window_mean"] for row in report["tokens"]["positions"]}
+    assert inside == {"preamble": 10, "literal": 1, "secret": 9, "end": 0, "trailing": 0}  # PA-18
 
 
 def test_one_seed_has_means_and_no_intervals():
