@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +123,19 @@ def test_a_broken_score_file_names_its_line(capsys, tmp_path, scores):
     assert status == 2
     assert "line 4 of" in said
     assert not (tmp_path / "new").exists()
+
+
+def test_the_readmes_score_file_is_weighed_as_it_stands(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
+    (rows,) = re.findall(r"```\n(\{\"cell\".*?)```", readme, re.DOTALL)
+    (command,) = re.findall(r"canaryjax probes (--scores .*)", readme)
+    (tmp_path / "scores.jsonl").write_text(rows)
+    status, shown, _ = run(capsys, *shlex.split(command), "--out", "run")
+    assert status == 0
+    # The secret's one token went from 1 to 1.5 nats, and the window of two has half of that.
+    assert "+0.2500 +0.5000" in shown
+    assert "was not read (recall" in " ".join(shown.replace("│", " ").split())
 
 
 def test_the_module_is_the_command(tmp_path):
