@@ -52,6 +52,7 @@ def analyse(
         "decoys": [row for cell in read.cells for row in decoy_rows(read, cell)],
         "exposure": [row for cell in read.cells for row in exposure_rows(read, cell, 1 - config.statistics.level)],
         "not_finite": _not_finite(read),
+        "without_outputs": _without_outputs(read),
     }
     report["reading"] = reading(report, config)
     report["warnings"] = warnings(report, config)
@@ -153,3 +154,11 @@ def _not_finite(read: Read) -> dict[str, Any]:
                 if bad:
                     where.append({"cell": cell.name, "seed": one.seed, "canary": tokens.canary, "positions": bad})
     return {"tokens": sum(len(row["positions"]) for row in where), "where": where}
+
+
+def _without_outputs(read: Read) -> list[dict[str, Any]]:
+    """Models that said nothing, where others did: what they generated was not finite, or is not given."""
+    own = [(cell.name, one.seed, bool(one.outputs)) for cell in read.cells for one in read.by_cell[cell.name]]
+    if not any(said for _, _, said in own):
+        return []
+    return [{"cell": cell, "seed": seed} for cell, seed, said in own if not said]

@@ -110,6 +110,12 @@ def warnings(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         said.append(
             f"{count} token log-probs are not finite ({_few(where)}): their quantities leave those instances out."
         )
+    if report["without_outputs"]:
+        where = [f"{row['cell']}, seed {row['seed']}" for row in report["without_outputs"]]
+        said.append(
+            f"{len(where)} models have no outputs ({_few(where)}): log-probs of what they generated are not finite, or "
+            "outputs are not given for every canary. Recall of their cells is not known."
+        )
     shortest = report["tokens"]["target_tokens"]["min"]
     beyond = [k for k in sorted({config.reading.window, *config.reading.sweep}) if k > shortest]
     if beyond:

@@ -11,7 +11,7 @@ import numpy as np
 from canaryjax.config.probes import CanariesConfig, ReadingConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.tokenizer import TextTokenizer
-from canaryjax.errors import UserError
+from canaryjax.errors import InvalidScore, UserError
 from canaryjax.inference.api import generate, score_pairs
 from canaryjax.inference.forward import forward_shared
 from canaryjax.inference.logprobs import head_logits
@@ -123,7 +123,10 @@ def read_model(
         weights = _rounded(merge_adapter(model.params, adapter)[0], merged_dtype)
         merged = _read(weights, None, contexts, targets)[0]
     decoys = _decoy_sums(material, model, adapter)
-    outputs = _outputs(material, section, model, adapter, seed)
+    try:
+        outputs = _outputs(material, section, model, adapter, seed)
+    except InvalidScore:  # what such a model says means nothing: the report names it, and others are still read
+        outputs = None
     return Reading(cell, seed, nll, ranks, window, outputs, decoys, merged)
 
 
