@@ -100,8 +100,12 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSONL file, [] where there is none; only a line feed ends a line, U+2028 does not."""
     if not path.exists():
         return []
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UserError(f"expected a readable file {path}, found: {error.strerror or error}; check it") from error
     rows = []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
