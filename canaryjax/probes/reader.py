@@ -120,8 +120,7 @@ def read_model(
         window = _read(model.params, adapter, contexts, [ids[: section.window] for ids in targets])[0]
     merged = None
     if merged_dtype is not None and adapter is not None:
-        weights = _rounded(merge_adapter(model.params, adapter)[0], merged_dtype)
-        merged = _read(weights, None, contexts, targets)[0]
+        merged = _read_merged(model.params, adapter, merged_dtype, contexts, targets)
     decoys = _decoy_sums(material, model, adapter)
     try:
         outputs = _outputs(material, section, model, adapter, seed)
@@ -146,6 +145,21 @@ def _read(
             nll.append(-logps[place, : len(targets[i])].astype(np.float64))
             ranks.append(rank[place, : len(targets[i])])
     return tuple(nll), tuple(ranks)
+
+
+def _read_merged(
+    params: Transformer,
+    adapter: Adapter,
+    dtype: str,
+    contexts: Sequence[np.ndarray],
+    targets: Sequence[np.ndarray],
+) -> tuple[np.ndarray, ...]:
+    """NLL as `_read`, of weights with the adapter merged into them; NaN where those weights are not finite."""
+    try:
+        weights = _rounded(merge_adapter(params, adapter)[0], dtype)
+    except UserError:  # that adapter's own numbers are not finite either: the report names them
+        return tuple(np.full(len(ids), np.nan) for ids in targets)
+    return _read(weights, None, contexts, targets)[0]
 
 
 @jax.jit

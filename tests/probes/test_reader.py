@@ -99,6 +99,7 @@ def test_a_model_whose_numbers_overflow_is_read_and_says_nothing(made, small_con
     """Others of the audit are still read; a stop here would lose them (its outputs would mean nothing)."""
     material, _ = made
     broken = jax.tree.map(lambda x: 1e25 * x, adapter)
-    reading = read_model(material, small_config.reading, embedded_model, broken, "x", 0)
+    reading = read_model(material, small_config.reading, embedded_model, broken, "x", 0, "float32")
     assert reading.outputs is None
+    assert np.isnan(np.concatenate(reading.merged_nll)).all()
     assert not np.isfinite(np.concatenate(reading.nll)).any()
