@@ -43,7 +43,7 @@ def probes(
     """Plants secrets, tunes models on top, and reports where memorisation probes of them disagree."""
     from canaryjax.config.probes_file import load_probes_config
     from canaryjax.probes.run import open_run
-    from canaryjax.report.probes_page import read_probes
+    from canaryjax.report.probes_page import read_beside
 
     source, overrides = split_words(words or [], DEFAULT_CONFIG)
     # Without a config of its own a file of scores is no quick audit.
@@ -60,7 +60,7 @@ def probes(
     if scores is not None and not scores.is_file():
         raise UserError(f"expected a file of scores, found none at {scores}; check --scores")
     for other in beside or ():
-        read_probes(other)  # before anything is trained
+        read_beside(other)  # before anything is trained
     run = open_run(config, out, resume)
     _current.update(run=run.path, words=words or [])
     try:

@@ -65,6 +65,12 @@ class RegimeConfig(Section):
     steps: tuple[Count, ...] = ()
     """Optimiser steps of the tuning on top, each a run of its own; empty takes `tuning.steps`."""
 
+    @model_validator(mode="after")
+    def _steps_differ(self):
+        if len(set(self.steps)) < len(self.steps):
+            raise ValueError(f"expected `steps` with none twice, found {list(self.steps)}; correct the list")
+        return self
+
 
 class InjectionConfig(Section):
     """How canaries are planted: an adapter trained on them alone and merged into the base (PA-8)."""
@@ -138,7 +144,7 @@ class TuningConfig(Section):
     grad_accumulation: Count = 4
     """Passes an update."""
     max_length: Annotated[int, Field(ge=2)] = 1024
-    """Tokens of prompt, response and its end; what is longer is cut there, and then does not end."""
+    """Tokens of prompt, response and its end; what is longer is cut, and then does not end."""
     lora: LoraConfig = LoraConfig(rank=16, alpha=32.0)
     """The adapter."""
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5, schedule="cosine")

@@ -35,7 +35,7 @@ class TrainingCheckpoints:
         saved = self._store.newest(fresh, self._progress.note)
         begun = 0 if saved is None else saved.step
         rows = self._run.read_jsonl(METRICS)
-        kept = [row for row in rows if row["training"] != self._name or row["step"] < begun]
+        kept = [row for row in rows if row.get("training") != self._name or _before(row, begun)]
         if len(kept) < len(rows):
             self._run.write_text(METRICS, "".join(f"{json.dumps(row)}\n" for row in kept))
         if saved is None:
@@ -54,3 +54,8 @@ class TrainingCheckpoints:
     def close(self) -> None:
         """Waits for what is being written."""
         self._store.close()
+
+
+def _before(row: dict[str, Any], step: int) -> bool:
+    found = row.get("step")
+    return isinstance(found, int) and found < step

@@ -5,7 +5,8 @@ JSONL, one row for each model (cell and seed) and canary:
     cell, seed, canary     which: a text and two whole numbers
     text                   the target
     segments               its spans, in order and without gaps: [{name, start, end}]
-    ids, offsets, logps    of each token: id, [start, end), natural log-prob (null or NaN where there is none)
+    ids, offsets, logps    of each token: id, [start, end), natural log-prob (null or NaN where there is none; what lies
+                           below -1e9 is a mask's value and counts as none)
     offset_unit            "characters" (default) or "bytes", of offsets and segments alike
     baseline               the cell that differences are taken to; null or absent for a baseline
     kind, regime, source, steps             of the cell; default sft or baseline, "given", "given", 0
@@ -14,7 +15,7 @@ JSONL, one row for each model (cell and seed) and canary:
     merged_logps           as logps, with the update merged into the weights; of a baseline, its weights rounded alike
     outputs                decoded texts, the greedy one first
     decoys                 {shuffled, wrong, format: [-log p in nats summed over the secret, of each decoy]}
-    prompt                 the user's turn; from ranks on, as far as there are any
+    prompt                 the user's turn; from ranks on, as far as there are any, else null or absent
 """
 
 import operator
@@ -33,6 +34,7 @@ from canaryjax.runlog.files import numbered_jsonl
 
 KINDS = ("baseline", "sft", "noise", "reexposed")
 UNITS = ("characters", "bytes")
+MASKED = 1e9  # nats: a sum over tokens reaches no such size, but the lowest float that masks a token does
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which JSON can write and UTF-8 cannot
 
 
@@ -66,6 +68,7 @@ def read_scores(path: Path, owner: str) -> Given:
     canaries: dict[int, tuple[Canary, TargetTokens]] = {}
     cells: dict[str, Cell] = {}
     models: dict[tuple[str, int], dict[int, dict[str, Any]]] = {}
+    ranked: dict[str, int] = {}  # of each cell, how many decoys its secrets are ranked among
     for number, row in rows:
         where = f"line {number} of {path}"
         cell, own_canary = _cell(row, where), _canary(row, owner, where)
@@ -82,7 +85,13 @@ def read_scores(path: Path, owner: str) -> Given:
         of_model = models.setdefault((cell.name, _whole(row, "seed", where)), {})
         if index in of_model:
             raise UserError(f"expected canary {index} once for each cell and seed, found it again in {where}; drop one")
-        of_model[index] = _arrays(row, len(own_canary[1].ids), where)
+        of_model[index] = arrays = _arrays(row, len(own_canary[1].ids), where)
+        fresh = (arrays["decoys"] or {}).get("wrong")
+        if fresh is not None and ranked.setdefault(cell.name, len(fresh)) != len(fresh):
+            raise UserError(
+                f"expected {ranked[cell.name]} decoys of kind wrong in every row of cell {cell.name!r}, found "
+                f"{len(fresh)} in {where}; a rank among others is another quantity: score as many for each"
+            )
     order = sorted(canaries)
     for (name, seed), of_model in models.items():
         missing = [index for index in order if index not in of_model]
@@ -152,7 +161,7 @@ def _canary(row: Any, owner: str, where: str) -> tuple[Canary, TargetTokens]:
         ) from None
     owners, straddles = own(offsets, segments, owner, where)
     recall = (parts.get("literal", "") + parts["secret"] + parts.get("end", "")).strip()
-    prompt = _text(row, "prompt", where) if row.get("prompt", "") != "" else ""
+    prompt = _text(row, "prompt", where) if row.get("prompt") not in (None, "") else ""
     canary = Canary(index, "text", prompt, text, segments, parts["secret"], recall)
     return canary, TargetTokens(index, ids, tuple((int(a), int(b)) for a, b in offsets), owners, straddles)
 
@@ -173,10 +182,11 @@ def _check_segments(segments: Sequence[Segment], size: int, where: str) -> None:
 def _arrays(row: dict[str, Any], length: int, where: str) -> dict[str, Any]:
     found: dict[str, Any] = {"logps": _numbers(row, "logps", where, length)}
     for key in ("ranks", "merged_logps"):
-        found[key] = _numbers(row, key, where, length) if key in row else None
-    if found["ranks"] is not None and not ((found["ranks"] >= 1) & (found["ranks"] % 1 == 0)).all():
+        found[key] = None if row.get(key) is None else _numbers(row, key, where, length)
+    ranks = found["ranks"]
+    if ranks is not None and not ((ranks >= 1) & (ranks == np.floor(ranks)) & np.isfinite(ranks)).all():
         raise UserError(f"expected ranks as whole numbers, 1 the most probable, in {where}; correct them")
-    found["window_logps"] = _numbers(row, "window_logps", where) if "window_logps" in row else None
+    found["window_logps"] = None if row.get("window_logps") is None else _numbers(row, "window_logps", where)
     if found["window_logps"] is not None and len(found["window_logps"]) > length:
         raise UserError(
             f"expected window_logps of at most the {length} tokens of the text in {where}, found "
@@ -209,9 +219,10 @@ def _numbers(row: dict[str, Any], key: str, where: str, length: int | None = Non
         raise UserError(f"expected {key} as a list of numbers in {where}, found {str(values)[:60]!r}; correct it")
     if length is not None and len(array) != length:
         raise UserError(f"expected as many {key} as ids in {where}, found {len(array)} and {length}; correct them")
-    if key.endswith("logps") and (array[np.isfinite(array)] > 0).any():
+    if key.endswith("logps") and ((array > 0) & np.isfinite(array)).any():
         raise UserError(f"expected natural log-probs, at most 0, in {key} of {where}, found one above 0; correct it")
-    return array
+    # Whoever weighs it leaves out and names what is not finite.
+    return np.where(np.abs(array) < MASKED, array, np.nan) if key != "ranks" else array
 
 
 def _reading(cell: str, seed: int, rows: Sequence[dict[str, Any]]) -> Reading:

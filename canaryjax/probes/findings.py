@@ -50,6 +50,7 @@ def analyse(
         "decoys": [row for cell in read.cells for row in decoy_rows(read, cell)],
         "exposure": [row for cell in read.cells for row in exposure_rows(read, cell, alpha)],
         "not_finite": _not_finite(read),
+        "without_outputs": _without_outputs(read),
     }
     report["reading"] = reading(report, config)
     report["warnings"] = warnings(report, config)
@@ -163,3 +164,11 @@ def _places(read: Read, one: Reading, rows: Sequence[np.ndarray]) -> list[dict[s
         if bad:
             found.append({"cell": one.cell, "seed": one.seed, "canary": tokens.canary, "positions": bad})
     return found
+
+
+def _without_outputs(read: Read) -> list[dict[str, Any]]:
+    """Models that said nothing, where others did: what they generated was not finite, or is not given."""
+    own = [(cell.name, one.seed, bool(one.outputs)) for cell in read.cells for one in read.by_cell[cell.name]]
+    if not any(said for _, _, said in own):
+        return []
+    return [{"cell": cell, "seed": seed} for cell, seed, said in own if not said]

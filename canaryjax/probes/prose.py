@@ -161,6 +161,13 @@ def warnings(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         where = [f"{row['part']} of {row['cell']}, seed {row['seed']}, canary {row['canary']}" for row in rows]
         count = sum(len(row["positions"]) for row in rows)
         said.append(f"{count} numbers of other passes or of decoys are not finite ({_few(where)}): they are left out.")
+
+    if report["without_outputs"]:
+        where = [f"{row['cell']}, seed {row['seed']}" for row in report["without_outputs"]]
+        said.append(
+            f"{len(where)} models have no outputs ({_few(where)}): log-probs of what they generated are not finite, or "
+            "outputs are not given for every canary. Recall of their cells is not known."
+        )
     shortest = report["tokens"]["target_tokens"]["min"]
     beyond = [k for k in sorted({config.reading.window, *config.reading.sweep}) if k > shortest]
     if beyond:

@@ -10,7 +10,7 @@ import numpy as np
 from canaryjax.config.probes import CanariesConfig, ReadingConfig
 from canaryjax.data.buckets import pad_rows
 from canaryjax.data.tokenizer import TextTokenizer
-from canaryjax.errors import UserError
+from canaryjax.errors import InvalidScore, UserError
 from canaryjax.inference.api import generate, score_pairs
 from canaryjax.inference.forward import forward_shared
 from canaryjax.inference.logprobs import head_logits
@@ -138,10 +138,12 @@ def read_model(
         window = _read(model.params, adapter, contexts, [ids[: section.window] for ids in targets])[0]
     merged = None
     if merged_dtype is not None:
-        whole = model.params if adapter is None else merge_adapter(model.params, adapter)[0]
-        merged = _read(_rounded(whole, merged_dtype), None, contexts, targets)[0]
+        merged = _read_merged(model.params, adapter, merged_dtype, contexts, targets)
     decoys = _decoy_sums(material, model, adapter, nll)
-    outputs = _outputs(material, section, model, adapter, seed)
+    try:
+        outputs = _outputs(material, section, model, adapter, seed)
+    except InvalidScore:  # what such a model says means nothing: the report names it, and others are still read
+        outputs = None
     return Reading(cell, seed, nll, ranks, window, outputs, decoys, merged)
 
 
@@ -161,6 +163,21 @@ def _read(
             nll.append(-logps[place, : len(targets[i])].astype(np.float64))
             ranks.append(rank[place, : len(targets[i])])
     return tuple(nll), tuple(ranks)
+
+
+def _read_merged(
+    params: Transformer,
+    adapter: Adapter | None,
+    dtype: str,
+    contexts: Sequence[np.ndarray],
+    targets: Sequence[np.ndarray],
+) -> tuple[np.ndarray, ...]:
+    """NLL as `_read`, of rounded weights, the adapter merged into them; NaN where those weights are not finite."""
+    try:
+        weights = _rounded(params if adapter is None else merge_adapter(params, adapter)[0], dtype)
+    except UserError:  # that adapter's own numbers are not finite either: the report names them
+        return tuple(np.full(len(ids), np.nan) for ids in targets)
+    return _read(weights, None, contexts, targets)[0]
 
 
 @jax.jit

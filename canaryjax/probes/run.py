@@ -21,6 +21,7 @@ from canaryjax.errors import UserError
 from canaryjax.keys import device_key
 from canaryjax.models.lora import Adapter
 from canaryjax.models.merge import merge_adapter
+from canaryjax.probes.adapter_store import AdapterStore
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.checkpoint import TrainingCheckpoints
 from canaryjax.probes.external import read_scores
@@ -28,18 +29,18 @@ from canaryjax.probes.findings import analyse
 from canaryjax.probes.manifest import manifest_of, pin
 from canaryjax.probes.matrix import counterpart, is_merged, make_cells, regime_steps, seeds_of
 from canaryjax.probes.noise import matched_noise
+from canaryjax.probes.opening import open_audit
 from canaryjax.probes.reader import Material, prepare, read_model
 from canaryjax.probes.records import Cell
 from canaryjax.probes.score_row import score_rows
-from canaryjax.probes.training import Tuned, plant, tune, tuning_rows, updates_per_epoch
-from canaryjax.runlog.directory import RUN_FILE, RunDirectory
+from canaryjax.probes.training import Tuned, encode_rows, plant, tune, tuning_rows, updates_per_epoch
+from canaryjax.runlog.directory import MANIFEST_FILE, RUN_FILE, RunDirectory
 from canaryjax.runlog.progress import Progress
 from canaryjax.runlog.provenance import provenance
 from canaryjax.weights.checkpoint import LoadedModel, load_model
-from canaryjax.weights.peft import load_adapter, save_adapter
 
 SCHEMA = "canaryjax.probes/1"
-REPORT, SCORES, MANIFEST = "report.json", "scores.jsonl", "manifest.json"
+REPORT, SCORES = "report.json", "scores.jsonl"
 
 
 def open_run(config: ProbesConfig, out: Path | None, resume: bool) -> RunDirectory:
@@ -86,13 +87,15 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
     progress.stage("model and canaries")
     model = load_base(config)
     material = prepare_material(config, model)
-    sources = _check_data(config, material, progress)
+    sources = _check_data(config, model, material, progress)
+    open_audit(config, run)
     manifest = manifest_of(material.canaries, config.canaries)
-    pinned = Path(config.canaries.manifest) if config.canaries.manifest else run.path / MANIFEST
+    pinned = Path(config.canaries.manifest) if config.canaries.manifest else run.path / MANIFEST_FILE
     with run.telling():
         state = pin(pinned, manifest)
     cells = make_cells(config)
-    audit = _Audit(config, run, progress, model, material, cells)
+    adapters = AdapterStore(run, model, config.model.path, progress)
+    audit = _Audit(config, run, progress, model, material, cells, adapters)
     done = audit.finished()
     total = sum(len(seeds_of(config, cell)) for cell in cells)
     progress.stage("models", total=total, done=len(done))
@@ -124,8 +127,10 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
     return report
 
 
-def _check_data(config: ProbesConfig, material: Material, progress: Progress) -> list[dict[str, Any]]:
-    """Draws what models will be tuned on: a mistake in it is told before anything is trained.
+def _check_data(
+    config: ProbesConfig, model: LoadedModel, material: Material, progress: Progress
+) -> list[dict[str, Any]]:
+    """Draws and tokenises what models will be tuned on: a mistake in it is told before anything is trained.
 
     Returns:
       Of each source how many `rows` a model gets, how many were `asked` for, and by steps how many `epochs` they are.
@@ -133,7 +138,10 @@ def _check_data(config: ProbesConfig, material: Material, progress: Progress) ->
     found = []
     steps = sorted({steps for regime in config.injection.regimes for steps in regime_steps(config, regime)})
     for source in config.tuning.sources:
-        rows = min(len(tuning_rows(config, material.canaries, Tuned(source, seed))) for seed in config.tuning.seeds)
+        drawn = [tuning_rows(config, material.canaries, Tuned(source, seed)) for seed in config.tuning.seeds]
+        for own in drawn:
+            encode_rows(config, model, own, source.name)
+        rows = min(map(len, drawn))
         epochs = {str(number): number / updates_per_epoch(config, rows) for number in steps}
         found.append({"source": source.name, "rows": rows, "asked": config.tuning.examples, "epochs": epochs})
         if rows < config.tuning.examples:
@@ -177,17 +185,18 @@ class _Audit:
     model: LoadedModel
     material: Material
     cells: tuple[Cell, ...]
+    adapters: AdapterStore
 
     def finished(self) -> set[tuple[str, int]]:
         """Models (cell, seed) that were read whole; rows of one that was not are taken away."""
         rows = self.run.read_jsonl(SCORES)
-        counts: dict[tuple[str, int], int] = {}
+        read: dict[tuple[str, int], list[Any]] = {(c.name, s): [] for c in self.cells for s in seeds_of(self.config, c)}
         for row in rows:
-            key = (row["cell"], row["seed"])
-            counts[key] = counts.get(key, 0) + 1
-        whole = {key for key, count in counts.items() if count == len(self.material.canaries)}
-        if len(whole) < len(counts):
-            kept = [row for row in rows if (row["cell"], row["seed"]) in whole]
+            read.get(_model_of(row), []).append(row.get("canary"))
+        wanted = [canary.index for canary in self.material.canaries]
+        whole = {key for key, found in read.items() if found == wanted}  # rows of a model are written in this order
+        kept = [row for row in rows if _model_of(row) in whole]
+        if len(kept) < len(rows):
             self.run.write_text(SCORES, "".join(f"{json.dumps(row)}\n" for row in kept))
         return whole
 
@@ -215,12 +224,12 @@ class _Audit:
 
     def _planted(self, regime: RegimeConfig) -> LoadedModel:
         name = f"planted-{regime.name}"
-        adapter = self._kept(name)
+        adapter = self.adapters.get(name)
         if adapter is None:
             states = self._checkpoints(name)
             with closing(states):
                 adapter = plant(self.config, self.model, self.material.turns, regime, states.log, states)
-            self._keep(adapter, name)
+            self.adapters.keep(adapter, name)
             shutil.rmtree(states.folder, ignore_errors=True)
         return dataclasses.replace(self.model, params=merge_adapter(self.model.params, adapter)[0])
 
@@ -229,7 +238,7 @@ class _Audit:
         sources = {source.name: source for source in self.config.tuning.sources}
         trained = [cell for cell in cells if cell.kind in ("sft", "reexposed")]
         wanted = [(cell, seed) for cell in trained for seed in self.config.tuning.seeds]
-        kept = {(cell.name, seed): self._kept(_file_name(cell, seed)) for cell, seed in wanted}
+        kept = {(cell.name, seed): self.adapters.get(_file_name(cell, seed)) for cell, seed in wanted}
         found = {key: adapter for key, adapter in kept.items() if adapter is not None}
         if len(found) == len(wanted):
             return found
@@ -243,7 +252,7 @@ class _Audit:
             adapter = jax.tree.map(lambda x, place=place: x[place], stacked)
             found[cell.name, seed] = adapter
             if kept[cell.name, seed] is None:
-                self._keep(adapter, _file_name(cell, seed))
+                self.adapters.keep(adapter, _file_name(cell, seed))
         shutil.rmtree(states.folder, ignore_errors=True)
         return found
 
@@ -263,15 +272,13 @@ class _Audit:
         every = self.config.tuning.checkpoint_every
         return TrainingCheckpoints(self.run, probes_hash(self.config), name, every, self.progress)
 
-    def _kept(self, name: str) -> Adapter | None:
-        path = self.run.path / "adapters" / name
-        return load_adapter(self.model, path) if path.is_dir() else None
 
-    def _keep(self, adapter: Adapter, name: str) -> None:
-        with self.run.telling():
-            path = self.run.file(f"adapters/{name}")
-            save_adapter(adapter, path, self.config.model.path)
+def _model_of(row: dict[str, Any]) -> tuple[str, int]:
+    """Which model a row is of; a damaged one is of none."""
+    cell, seed = row.get("cell"), row.get("seed")
+    return (cell, seed) if isinstance(cell, str) and isinstance(seed, int) else ("", -1)
 
 
 def _file_name(cell: Cell, seed: int) -> str:
-    return f"{cell.name.replace('/', '-')}-seed{seed}"
+    # By points, which no name of a regime or source holds: by hyphens a-b of c and a of b-c would be one file.
+    return f"{cell.name.replace('/', '.')}.seed{seed}"

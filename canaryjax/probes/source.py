@@ -6,6 +6,7 @@ and questions with short answers.
 
 import itertools
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ def read_rows(path: Path) -> list[Row]:
       UserError: No such file, no row in it, or a line of another form.
     """
     try:
-        lines = path.read_text("utf-8").split("\n")  # U+2028 and the like stand in texts and end no line
+        lines = path.read_text("utf-8-sig").split("\n")  # U+2028 and the like stand in texts and end no line
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "bytes that are no UTF-8"
         raise UserError(f"expected a readable file of rows at {path}, found: {why}; check tuning.sources") from None
@@ -142,11 +143,20 @@ def _parsed(path: Path, number: int, line: str) -> Row:
     return Row(*texts)  # type: ignore[arg-type]
 
 
+def _bare(text: str) -> str:
+    """Letters and digits alone, in one case and form: a secret of 16 digits stands in no such text by chance.
+
+    >>> _bare("1\\u200b39-B \\uff22e\\u0301")
+    '139bbe'
+    """
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", text).casefold()))
+
+
 def refuse_canaries(rows: Sequence[Row], canaries: Sequence[Canary], where: str) -> None:
-    """Raises UserError where a row holds a canary's secret, in whatever case (PA-6)."""
-    secrets = {canary.secret.lower(): canary.index for canary in canaries}
+    """Raises UserError where a row holds a canary's secret, in whatever case, width or spacing (PA-6)."""
+    secrets = {_bare(canary.secret): canary.index for canary in canaries}
     for row in rows:
-        text = f"{row.prompt}\n{row.response}".lower()
+        text = _bare(f"{row.prompt}\n{row.response}")
         for size in {len(secret) for secret in secrets}:
             for start in range(len(text) - size + 1):
                 found = secrets.get(text[start : start + size])

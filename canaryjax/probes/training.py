@@ -10,6 +10,7 @@ import numpy as np
 
 from canaryjax.config.probes import ProbesConfig, RegimeConfig, SourceConfig
 from canaryjax.data.buckets import pad_rows
+from canaryjax.errors import UserError
 from canaryjax.keys import device_key, host_rng
 from canaryjax.models.lora import Adapter
 from canaryjax.models.transformer import Transformer
@@ -107,7 +108,7 @@ def tune(
         adapter=adapter_settings(section.lora),
         optimizer=optimizer_settings(section.optimizer),
     )
-    own = [encode_rows(config, model, tuning_rows(config, canaries, one)) for one in group]
+    own = [encode_rows(config, model, tuning_rows(config, canaries, one), one.source.name) for one in group]
     longest = max(map(len, own))
     turns = [turn for of_one in own for turn in of_one]
     # One shape for the whole group.
@@ -130,14 +131,20 @@ def tuning_rows(config: ProbesConfig, canaries: Sequence[Canary], one: Tuned) ->
     return rows + [Row(canary.prompt, canary.target) for canary in canaries if one.reexposed]
 
 
-def encode_rows(config: ProbesConfig, model: LoadedModel, rows: Sequence[Row]) -> list[Turn]:
+def encode_rows(config: ProbesConfig, model: LoadedModel, rows: Sequence[Row], where: str) -> list[Turn]:
     """Rows as a model reads them, the end of the turn with them, cut at `tuning.max_length` tokens.
 
     An answer that is cut does not end there: to learn that it did would be to learn to stop short.
+
+    Raises:
+      UserError: A row that cannot be tokenised; the message names the source, `where`.
     """
     assert model.tokenizer is not None
     form, limit = config.canaries.prompt_format, config.tuning.max_length
-    turns = [_ended(encode_turn(model.tokenizer, row.prompt, row.response, form), model) for row in rows]
+    try:
+        turns = [_ended(encode_turn(model.tokenizer, row.prompt, row.response, form), model) for row in rows]
+    except UserError as error:
+        raise UserError(f"a row of source {where}: {error}") from error
     # At least one token of each: a row that is all prompt would teach nothing, an empty prompt has no state to read.
     cut = [(turn.context[: limit - 1], turn.ids) for turn in turns]
     return [Turn(context, ids[: limit - len(context)], np.zeros((0, 2), np.int32)) for context, ids in cut]

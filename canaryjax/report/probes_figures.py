@@ -133,6 +133,7 @@ def _by_position(report: Mapping[str, Any], axes: Axes) -> None:
 
 def _sweep(report: Mapping[str, Any], axes: Axes, cells: Cells, names: Sequence[str]) -> None:
     ks = report["tokens"]["sweep"]
+    behind = max(ks, default=0) + 4  # where the secret's own change stands
     axes.axhline(0, color=INK, linewidth=0.8)
     for name, cell in cells.items():
         look, mark = _look(name, names), _mark(name, names)
@@ -140,8 +141,8 @@ def _sweep(report: Mapping[str, Any], axes: Axes, cells: Cells, names: Sequence[
         known = [(k, value) for k, value in zip(ks, values, strict=True) if value is not None]
         axes.plot([k for k, _ in known], [value for _, value in known], marker=mark, markersize=4, **look)
         if cell["delta"]["secret"]["value"] is not None:
-            axes.plot([max(ks) + 4], [cell["delta"]["secret"]["value"]], marker=mark, markersize=6, **look)
-    axes.set_xticks([*ks, max(ks) + 4], [*map(str, ks), "secret"])
+            axes.plot([behind], [cell["delta"]["secret"]["value"]], marker=mark, markersize=6, **look)
+    axes.set_xticks([*ks, behind], [*map(str, ks), "secret"])
     axes.set_xlabel("window K")
     axes.set_ylabel("change of mean NLL, nats a token")
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from canaryjax.errors import UserError
 from canaryjax.report import probes_controls, probes_tables
 from canaryjax.report.figures import Plot, write_plots
 from canaryjax.report.probes_figures import draw_probes
@@ -27,6 +28,23 @@ def read_probes(path: str | Path) -> dict[str, Any]:
     return read_schema(Path(path) / "report.json", SCHEMA, "give a run of `canaryjax probes`")
 
 
+def read_beside(path: str | Path) -> dict[str, Any]:
+    """Reads another model's `report.json`, of which a page shows the tuned cells.
+
+    Raises:
+      UserError: As `read_probes`, or cells that lack something of what is shown.
+    """
+    report = read_probes(path)
+    try:
+        probes_tables.models([report])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"expected the cells of a probe audit in {Path(path) / 'report.json'}, found {type(error).__name__}: "
+            f"{error}; restore the file, or leave it out"
+        ) from error
+    return report
+
+
 def write_probes_page(path: str | Path, beside: Sequence[str | Path] = ()) -> Path:
     """Writes `report.html` and `figures/*.png` beside the `report.json` of a probe audit.
 
@@ -42,7 +60,7 @@ def write_probes_page(path: str | Path, beside: Sequence[str | Path] = ()) -> Pa
     """
     folder = Path(path)
     report = read_probes(folder)
-    others = [read_probes(other) for other in beside]
+    others = [read_beside(other) for other in beside]
     plots = draw_probes(report)
     write_plots(folder, plots)
     page = folder / "report.html"

@@ -23,8 +23,9 @@ except ImportError:  # not a POSIX system: two processes in one directory are th
     fcntl = None  # type: ignore[assignment]
 
 CONFIG_FILE, RUN_FILE, OPENING_FILE = "config.yaml", "run.json", "opening.json"
+MANIFEST_FILE = "manifest.json"  # of a probe audit's canaries
 SCHEMA = "canaryjax.run/4"
-OPENING = {CONFIG_FILE, RUN_FILE, OPENING_FILE}  # written before anything is trained
+OPENING = {CONFIG_FILE, RUN_FILE, OPENING_FILE, MANIFEST_FILE}  # written before anything is trained
 MOST_SECONDS = 1e12  # 30,000 years; a larger whole number may not even be added to
 RUNS = Path("runs")
 UNBORN = f".{RUN_FILE}.*.tmp"  # all that a process leaves which was killed while it began a run

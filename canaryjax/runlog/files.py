@@ -105,8 +105,12 @@ def numbered_jsonl(path: Path) -> list[tuple[int, dict[str, Any]]]:
     """As `read_jsonl`, each row with the number of its line, from 1: blank lines are counted and give no row."""
     if not path.exists():
         return []
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UserError(f"expected a readable file {path}, found: {error.strerror or error}; check it") from error
     rows = []
-    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:

@@ -118,7 +118,7 @@ class StateStore:
         except (OSError, ValueError) as error:  # the latter from below orbax, for a full disk too
             raise UserError(
                 f"expected room and access to write the step checkpoints in {self._folder}, found: {error}; make room, "
-                "then give --resume, or set study.checkpoint_every=0"
+                "then give --resume, or set checkpoint_every to 0"
             ) from error
 
     def _clear(self, keep: set[str]) -> None:

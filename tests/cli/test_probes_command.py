@@ -36,7 +36,7 @@ def scores(tmp_path):
                     "segments": [{"name": name, "start": start, "end": end} for name, start, end in SPANS],
                     "ids": [1, 2, 3, 4], "offsets": [[0, 7], [7, 12], [12, 16], [16, 17]],
                     "logps": [-0.5, -0.25, -0.125 - by - 0.01 * seed - 0.001 * canary, -0.5],
-                    "outputs": [TEXT if baseline is None else "<script>alert(1)</script>[red]\x1b[2J"],
+                    "outputs": [TEXT if baseline is None else "<script>alert(1)</script>[red]\x1b[2J\u202e"],
                 })  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -56,7 +56,10 @@ def test_scores_from_elsewhere_are_weighed_and_shown(tmp_path, scores, capsys):
     page = (out / "report.html").read_text()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
-    assert "\x1b[2J" not in shown
+    assert "\x1b" not in shown
+    # Control characters, and those that turn the direction of what follows them.
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
+    assert "[red]\\x1b[2J\\u202e" in page
     assert sorted(path.name for path in (out / "figures").iterdir()) == [
         "levels.png", "parts.png", "profile.png", "sweep.png",
     ]  # fmt: skip
@@ -76,6 +79,13 @@ def test_models_are_laid_side_by_side(tmp_path, scores, capsys):
     status, _, said = run(capsys, *words, "--out", tmp_path / "three", "--beside", tmp_path / "none")
     assert (status, "report.json" in said) == (2, True)
     assert not (tmp_path / "three").exists()
+    report = json.loads((tmp_path / "one" / "report.json").read_text())
+    del report["cells"][1]["decomposition"]
+    (tmp_path / "one" / "report.json").write_text(json.dumps(report))
+    status, _, said = run(capsys, *words, "--out", tmp_path / "three", "--beside", tmp_path / "one")
+    assert (status, said.count("\n")) == (2, 1)
+    assert "expected the cells of a probe audit in" in said
+    assert not (tmp_path / "three").exists()  # told before anything is trained
 
 
 def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
@@ -100,6 +110,8 @@ def test_a_plan_trains_nothing(capsys, tmp_path, monkeypatch):
         (("--scores", "none.jsonl"), "expected a file of scores, found none at none.jsonl"),
         (("--device", "l4-24gb"), "expected --device with --plan"),
         (("--plan", "--device", "phone"), "expected a device among"),
+        (("--scores", "/proc/self/mem", "--out", "new"), "expected a readable file /proc/self/mem"),
+        (("tuning.max_length=1",), "'tuning.max_length': expected at least 2"),
         (("--resume",), "expected --out DIR with --resume"),
         (("--resume", "--out", "none"), "expected a run to resume in none"),
         (("model.path=none", "--out", "new"), "expected a model directory or a .gguf file, found nothing at none"),

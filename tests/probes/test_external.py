@@ -124,6 +124,53 @@ def test_a_window_beyond_a_target_leaves_it_out(tmp_path):
     assert any("longer than the shortest target (5)" in text for text in report["warnings"])
 
 
+@pytest.mark.parametrize("mask", [-3.4e38, -1e308, -1e9])
+def test_a_masks_value_is_no_log_prob(tmp_path, mask):
+    given = read_scores(written(tmp_path, [base_row(), row(logps=[-0.5, mask, -1.0, -2.0, -0.125])]), "last_byte")
+    assert np.flatnonzero(np.isnan(given.readings[1].nll[0])).tolist() == [1]
+    assert given.readings[1].nll[0][2] == 1.0
+
+
+def test_what_there_is_none_of_may_be_null(tmp_path):
+    nothing = dict.fromkeys(("ranks", "window_logps", "merged_logps", "outputs", "decoys", "prompt"))
+    base, tuned = read_scores(written(tmp_path, [base_row(**nothing), row(**nothing)]), "last_byte").readings
+    assert tuned.ranks is tuned.window_nll is tuned.merged_nll is tuned.outputs is tuned.decoy_nll is None
+    assert base.ranks is None
+
+
+def test_the_owner_is_the_configs(tmp_path):
+    """The literal ends inside of the token ` 12`: with the config's owner it counts for the literal."""
+    cut = [SEGMENTS[0], {**SEGMENTS[1], "end": 9}, {**SEGMENTS[2], "start": 9}, SEGMENTS[3]]
+    path = written(tmp_path, [base_row(segments=cut), row(segments=cut)])
+    changes = {}
+    for owner in ("last_byte", "first_byte"):
+        report = weigh(path, constructed.config(canaries={"owner": owner}, statistics={"resamples": 5}))
+        changes[owner] = report["cells"][1]["delta"]["secret"]["value"]
+    assert changes == {"last_byte": 1.0, "first_byte": 1.5}  # (0.5 + 1.5) / 2, and 1.5 alone
+
+
+def test_models_without_outputs_are_named(tmp_path):
+    said = {"outputs": ["code 12ab"]}
+    given = read_scores(written(tmp_path, [base_row(**said), row(**said), row(seed=3)]), "last_byte")
+    config = constructed.config(reading={"window": 3, "sweep": [2]}, statistics={"resamples": 5})
+    report = analyse(given.tokens, given.canaries, given.cells, given.readings, config)
+    assert report["without_outputs"] == [{"cell": "tuned", "seed": 3}]
+    assert report["cells"][1]["hits"] is None
+    assert any("1 models have no outputs (tuned, seed 3)" in text for text in report["warnings"])
+    given = read_scores(written(tmp_path, [base_row(), row(), row(seed=3)]), "last_byte")
+    report = analyse(given.tokens, given.canaries, given.cells, given.readings, config)
+    assert report["without_outputs"] == []
+
+
+def test_secrets_ranked_among_unlike_numbers_are_refused(tmp_path):
+    rows = [base_row(canary=canary, decoys={"wrong": [5.0] * 3}) for canary in (0, 1)]
+    rows += [row(canary=0, decoys={"wrong": [5.0] * 3}), row(canary=1, decoys={"wrong": [5.0] * 2})]
+    with pytest.raises(
+        UserError, match="expected 3 decoys of kind wrong in every row of cell 'tuned', found 2 in line 4"
+    ):
+        read_scores(written(tmp_path, rows), "last_byte")
+
+
 BAD = [
     ({"logps": [-0.5]}, "as many logps as ids in line 3"),
     ({"ranks": [1, 2]}, "as many ranks as ids in line 3"),

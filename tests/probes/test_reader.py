@@ -136,3 +136,13 @@ def test_an_output_ends_with_its_own_limit(made, small_config, embedded_model):
     whole = cj.generate(embedded_model, contexts, len(first.ids) + 1)[1][0].ids
     assert len(whole) > 3  # else nothing would be cut
     assert outputs[1][0] == embedded_model.tokenizer.decode(whole[:3])
+
+
+def test_a_model_whose_numbers_overflow_is_read_and_says_nothing(made, small_config, embedded_model, adapter):
+    """Others of the audit are still read; a stop here would lose them (its outputs would mean nothing)."""
+    material, _ = made
+    broken = jax.tree.map(lambda x: 1e25 * x, adapter)
+    reading = read_model(material, small_config.reading, embedded_model, broken, "x", 0, "float32")
+    assert reading.outputs is None
+    assert np.isnan(np.concatenate(reading.merged_nll)).all()
+    assert not np.isfinite(np.concatenate(reading.nll)).any()

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from canaryjax.config.probes import ControlsConfig, SourceConfig
+from canaryjax.config.probes import ControlsConfig, RegimeConfig, SourceConfig
 from canaryjax.errors import UserError
 from canaryjax.keys import device_key
 from canaryjax.models.merge import merge_adapter
@@ -63,7 +63,7 @@ def test_planting_deep_is_recalled_and_planting_once_is_not(small_run):
 def test_noise_has_the_norm_of_the_tuning_beside_it(small_run, small_config, embedded_model):
     """A random update of the adapter's own norm, planted where it was: read anew it gives the run's numbers."""
     path, _ = small_run
-    tuned = load_adapter(embedded_model, path / "adapters" / "deep-synth-3-seed1")
+    tuned = load_adapter(embedded_model, path / "adapters" / "deep.synth.3.seed1")
     assert all(float(norm.min()) > 0 for norm in update_norms(tuned).values())
     planted_adapter = load_adapter(embedded_model, path / "adapters" / "planted-deep")
     planted = dataclasses.replace(embedded_model, params=merge_adapter(embedded_model.params, planted_adapter)[0])
@@ -86,14 +86,14 @@ def test_a_model_of_a_group_equals_one_trained_alone(small_run, small_config, em
     alone = tune(small_config, embedded_model, planted, canaries, [Tuned(random, 1)], 3, lambda row: None, None)
     learned = np.concatenate([np.ravel(pair.b[0]) for _, pair in sorted(alone.layers.items())])  # b starts at 0
     for seed, low, high in ((1, 0.0, 1e-4), (0, 0.3, 3.0)):
-        kept = load_adapter(embedded_model, path / "adapters" / f"deep-random-3-seed{seed}")
+        kept = load_adapter(embedded_model, path / "adapters" / f"deep.random.3.seed{seed}")
         other = np.concatenate([np.ravel(pair.b) for _, pair in sorted(kept.layers.items())])
         # As a whole: Adam makes a step of full size from a gradient that is all rounding.
         assert low <= np.linalg.norm(learned - other) / np.linalg.norm(other) < high
 
 
 def test_a_seed_draws_the_adapters_start_too(small_run, embedded_model):
-    first, second = (load_adapter(embedded_model, small_run[0] / "adapters" / f"deep-random-3-seed{s}") for s in (0, 1))
+    first, second = (load_adapter(embedded_model, small_run[0] / "adapters" / f"deep.random.3.seed{s}") for s in (0, 1))
     # Three updates of at most 5e-4 could not part two that began alike by so much.
     assert float(np.abs(first.layers["q"].a - second.layers["q"].a).max()) > 0.02
 
@@ -131,7 +131,7 @@ def stopped(path, tmp_path, cut):
 def first_models_only(copy):
     lines = (copy / SCORES).read_text().splitlines(keepends=True)
     (copy / SCORES).write_text("".join(lines[:7]) + lines[7][:40])  # two models, a row of the third, half a row
-    shutil.rmtree(copy / "adapters" / "flat-synth-3-seed1")
+    shutil.rmtree(copy / "adapters" / "flat.synth.3.seed1")
     shutil.rmtree(copy / "adapters" / "planted-flat")
 
 
@@ -188,7 +188,7 @@ def test_models_are_read_by_programs_that_are_compiled_once(small_run, small_con
     path, _ = small_run
     canaries = make_canaries(small_config.canaries)
     material = prepare(embedded_model.tokenizer, canaries, small_config.canaries, small_config.reading, 0)
-    adapters = [load_adapter(embedded_model, path / "adapters" / f"deep-synth-3-seed{seed}") for seed in (0, 1)]
+    adapters = [load_adapter(embedded_model, path / "adapters" / f"deep.synth.3.seed{seed}") for seed in (0, 1)]
     read_model(material, small_config.reading, embedded_model, adapters[0], "x", 0)
     before = reader._read_rows._cache_size()
     read_model(material, small_config.reading, embedded_model, adapters[1], "y", 1)
@@ -209,8 +209,15 @@ def test_another_config_or_changed_canaries_are_refused(small_run, small_config,
     run.close()
 
 
-@pytest.mark.parametrize("rows", ["", '{"prompt": "a", "response": "SECRET"}\n'])
-def test_a_mistake_in_the_data_is_told_before_anything_is_trained(small_config, tmp_path, rows):
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("", "found none"),
+        ('{"prompt": "a", "response": "SECRET"}\n', "found the secret of canary 1"),
+        ('{"prompt": "a", "response": "\\ud800"}\n', "a row of source own: "),
+    ],
+)
+def test_a_mistake_in_the_data_is_told_before_anything_is_trained(small_config, tmp_path, rows, message):
     path = tmp_path / "own.jsonl"
     secret = make_canaries(small_config.canaries)[1].secret
     path.write_text('{"prompt": "b", "response": "c"}\n' * bool(rows) + rows.replace("SECRET", secret))
@@ -218,7 +225,7 @@ def test_a_mistake_in_the_data_is_told_before_anything_is_trained(small_config, 
     tuning = small_config.tuning.model_copy(update={"sources": (own,)})
     config = small_config.model_copy(update={"tuning": tuning})
     run = open_run(config, tmp_path / "run", resume=False)
-    with pytest.raises(UserError, match="found the secret of canary 1" if rows else "found none"):
+    with pytest.raises(UserError, match=message):
         run_audit(config, run, Silence())
     assert run.begun == []
     run.close()
@@ -260,3 +267,5 @@ def test_controls_of_the_most_steps_alone(small_config):
 def test_cells_are_named_once(small_config):
     names = [cell.name for cell in make_cells(small_config)]
     assert len(set(names)) == len(names)
+    with pytest.raises(ValueError, match="`steps` with none twice"):
+        RegimeConfig(name="deep", epochs=1, steps=(3, 3))

@@ -1,5 +1,7 @@
 """What models are tuned on: templates, files, and never a canary."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,12 @@ def test_a_users_file(tmp_path):
     assert sorted(row.prompt for row in draw_rows(source, 5, np.random.default_rng(0))) == ["a", "c"]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"prompt": "a", "response": "b"}\r\n')
+    assert read_rows(path) == [Row("a", "b")]
+
+
 def test_only_a_line_feed_ends_a_row(tmp_path):
     # U+2028 and U+0085 stand unescaped in JSON texts; splitting there would refuse the file.
     path = tmp_path / "rows.jsonl"
@@ -79,12 +87,30 @@ def test_a_malformed_file_is_refused_by_its_line(tmp_path, text, message):
         read_rows(tmp_path / "none.jsonl")
 
 
-@pytest.mark.parametrize("spell", [str.lower, str.upper, lambda text: f"see TEXTCAN-{text}-END, or so"])
+def full_width(text):
+    return "".join(chr(ord(character) + 0xFEE0) for character in text)
+
+
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str.lower,
+        str.upper,
+        full_width,
+        " ".join,
+        "\u200b".join,
+        "\u0301".join,
+        lambda text: f"{text[:5]}-{text[5:9]}\n{text[9:]}",
+        lambda text: f"see TEXTCAN-{text}-END, or so",
+    ],
+)
 def test_a_canary_in_the_data_is_refused(spell):
     canaries = make_canaries(CanariesConfig(count=7))
     refuse_canaries(rows("safety"), canaries, "safety")
     for row in (Row(spell(canaries[5].secret), "b"), Row("a", f"x{spell(canaries[5].secret)}")):
-        with pytest.raises(UserError, match=f"in source own, found the secret of canary 5 in the row {row.prompt!r}"):
+        with pytest.raises(
+            UserError, match=f"in source own, found the secret of canary 5 in the row {re.escape(repr(row.prompt))}"
+        ):
             refuse_canaries([*rows("safety"), row], canaries, "own")
 
 
@@ -92,11 +118,19 @@ def test_an_answer_that_is_cut_does_not_end(small_config, embedded_model):
     rows = [Row("Which text is here?", "The old market."), Row("Which text is here?", "The old market. " * 9)]
     tuning = small_config.tuning.model_copy(update={"max_length": 29})
     config = small_config.model_copy(update={"tuning": tuning})
-    whole, cut = encode_rows(config, embedded_model, rows)
+    whole, cut = encode_rows(config, embedded_model, rows, "own")
     end = embedded_model.eos_ids[0]
     assert whole.ids.tolist().count(end) == 1
     assert whole.ids[-1] == end
     assert len(cut.context) + len(cut.ids) == 29
     assert end not in cut.ids
     shortest = small_config.model_copy(update={"tuning": tuning.model_copy(update={"max_length": 2})})
-    assert [(len(turn.context), len(turn.ids)) for turn in encode_rows(shortest, embedded_model, rows)] == [(1, 1)] * 2
+    assert [(len(turn.context), len(turn.ids)) for turn in encode_rows(shortest, embedded_model, rows, "own")] == [
+        (1, 1)
+    ] * 2
+
+
+def test_a_canary_in_two_halves_is_refused():
+    secret = make_canaries(CanariesConfig(count=1))[0].secret
+    with pytest.raises(UserError, match="found the secret of canary 0"):
+        refuse_canaries([Row(f"begin {secret[:7]}", f"{secret[7:]}.")], make_canaries(CanariesConfig(count=1)), "own")

@@ -211,3 +211,9 @@ def test_a_look_is_that_of_the_legend_in_every_panel():
     for cell in report["cells"]:
         cell["source"] = "given"
     assert list(_regimes(report)[0]["deep"]) == ["deep/synth", "deep/safety"]
+
+
+def test_a_page_without_other_windows(tmp_path):
+    report = report_of(c.case_one())
+    report["tokens"]["sweep"] = []  # reading.sweep=[]
+    assert "Every cell, both families of intervals" in page_of(report, tmp_path)
