@@ -258,10 +258,8 @@ def _empty(path: Path) -> tuple[Path, list[Path]]:
     if names:
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         what = "another run" if RUN_FILE in names else "other files"
-        finished = "report.json" in names
-        advice = (
-            "give another --out" if finished or what != "another run" else "give --resume to go on, or another --out"
-        )
+        resumable = RUN_FILE in names and "report.json" not in names
+        advice = "give --resume to go on, or another --out" if resumable else "give another --out"
         raise UserError(f"expected {path} to be new or empty, found {what} ({shown}); {advice}")
     return path, made
 

@@ -45,7 +45,7 @@ def test_merged_against_stacked():
     assert found["ratio"] == pytest.approx(0.05)
     assert found["mean_abs_difference"] == pytest.approx((0.027 + 0.03 + 0.01 + 0.047) / 4)
     assert compare(stacked, merged, base, base, owners, "secret")["ratio"] == pytest.approx(0.5)
-    apart = [np.add(row, [0.01, -0.01, 0.0]) for row in stacked]
+    apart = [row + np.array([0.01, -0.01, 0.0]) for row in stacked]
     found = compare(stacked, apart, base, base, owners, "preamble")
     assert (found["ratio"], found["mean_abs_difference"]) == pytest.approx((1.0, 0.01))  # they do not cancel
     nothing = compare(base, merged, base, base, owners, "secret")
