@@ -211,3 +211,4 @@ def test_a_look_is_that_of_the_legend_in_every_panel():
     for cell in report["cells"]:
         cell["source"] = "given"
     assert list(_regimes(report)[0]["deep"]) == ["deep/synth", "deep/safety"]
+    assert list(_regimes(report)[0]["flat"]) == ["flat/safety"]  # alone, and yet "given" would tell nobody which it is
