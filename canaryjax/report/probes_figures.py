@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from canaryjax.report.figures import Plot, styled, to_png
 from canaryjax.report.probes_text import in_figure
@@ -18,6 +19,7 @@ MARKS = ("o", "^", "s", "D", "v", "P")
 SPAN_COLOUR = {"preamble": "#56B4E9", "literal": "#E69F00", "secret": "#D55E00", "end": "#009E73", "trailing": GREY}
 SPAN_HATCH = {"preamble": "", "literal": "....", "secret": "////", "end": "xxxx", "trailing": "++++"}
 BASELINE_LOOK: dict[str, Any] = {"color": INK, "linestyle": "-", "linewidth": 2.2, "alpha": 0.45}
+UNSAID = "given"  # the source of a cell whose score file says none
 MOST_REGIMES = 3  # panels side by side that still hold their labels
 MOST_CELLS = 12  # of a panel: as many looks as differ
 WORDS_ABREAST = 26  # characters of all names under a panel's bars; more are set aslant
@@ -74,7 +76,7 @@ def draw_probes(report: Mapping[str, Any]) -> dict[str, Plot]:
 def _regimes(report: Mapping[str, Any]) -> tuple[dict[str, Cells], str]:
     """Tuned cells by baseline, of several step counts the most, so that lines stay apart; and what that leaves out.
 
-    A cell is called by its source, or by its own name where a source has several.
+    A cell is called by its source, or by its own name where a source has several or a score file names none.
     """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for cell in report["cells"]:
@@ -84,7 +86,8 @@ def _regimes(report: Mapping[str, Any]) -> tuple[dict[str, Cells], str]:
     drawn: dict[str, Cells] = {}
     for baseline, own in list(found.items())[:MOST_REGIMES]:
         longest = [cell for cell in own if cell["steps"] == max(one["steps"] for one in own)][:MOST_CELLS]
-        several = len({cell["source"] for cell in longest}) < len(longest)
+        sources = {cell["source"] for cell in longest}
+        several = len(sources) < len(longest) or UNSAID in sources
         drawn[baseline] = {cell["name"] if several else cell["source"]: cell for cell in longest}
     shown = sum(map(len, drawn.values()))
     return drawn, f" {shown} of {total} tuned cells are drawn, of each baseline those with most steps." * (
@@ -128,6 +131,7 @@ def _by_position(report: Mapping[str, Any], axes: Axes) -> None:
     axes.axvspan(secret["first"] - 0.5, secret["last"] + 0.5, color=SPAN_COLOUR["secret"], alpha=0.12, linewidth=0)
     axes.axvline(report["tokens"]["window"] - 0.5, color=INK, linestyle="--", linewidth=1)
     axes.axhline(0, color=INK, linewidth=0.8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("position")
 
 

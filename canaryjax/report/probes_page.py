@@ -159,4 +159,5 @@ def _page(report: Mapping[str, Any], others: Sequence[Mapping[str, Any]], plots:
 
 def _level(report: Mapping[str, Any]) -> str:
     levels = {cell["delta"]["window"]["nested"]["level"] for cell in report["cells"] if cell["delta"] is not None}
+    levels |= {one["rate"]["level"] for cell in report["cells"] for one in cell["hits"] or ()}
     return f"{100 * levels.pop():g} %" if levels else "no"

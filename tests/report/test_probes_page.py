@@ -100,6 +100,12 @@ def test_recall_stands_with_its_interval_and_the_estimator_of_sampled_outputs(tm
     assert base[1] == "20/20\n[0.84, 1.00]"
 
 
+def test_a_baseline_alone_has_its_recall_with_its_level(tmp_path):
+    cells, found = c.case_one()
+    said = words(page_of(report_of((cells[:1], found[:1])), tmp_path))
+    assert "Under each count 95 % bounds of its share" in said
+
+
 def test_some_failures_of_every_cell_are_shown():
     rows = [{"cell": cell, "canary": i} for cell, n in (("a", 30), ("b", 1), ("c", 9)) for i in range(n)]
     shown = _some_of_each(rows, 6)
@@ -211,6 +217,7 @@ def test_a_look_is_that_of_the_legend_in_every_panel():
     for cell in report["cells"]:
         cell["source"] = "given"
     assert list(_regimes(report)[0]["deep"]) == ["deep/synth", "deep/safety"]
+    assert list(_regimes(report)[0]["flat"]) == ["flat/safety"]  # alone, and yet "given" would tell nobody which it is
 
 
 def test_a_page_without_other_windows(tmp_path):
