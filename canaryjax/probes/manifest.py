@@ -31,12 +31,18 @@ def pin(path: Path, manifest: dict[str, Any]) -> Literal["pinned", "verified"]:
     """Writes a manifest where there is none; elsewhere it must be the same.
 
     Raises:
-      UserError: Another manifest stands there; the first canary that differs is named.
+      UserError: Another manifest stands there; the first canary that differs is named. Or it cannot be written.
     """
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as handle:
-            handle.write(encode(manifest, indent=1)[0] + b"\n")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as handle:
+                handle.write(encode(manifest, indent=1)[0] + b"\n")
+        except OSError as error:
+            raise UserError(
+                f"expected to write the manifest {path}, found: {error.strerror or error}; make room, give access, or "
+                "name another file in canaries.manifest"
+            ) from None
         return "pinned"
     kept = read_json(path)
     if kept == manifest:

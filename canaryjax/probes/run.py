@@ -91,8 +91,7 @@ def run_audit(config: ProbesConfig, run: RunDirectory, progress: Progress) -> di
     open_audit(config, run)
     manifest = manifest_of(material.canaries, config.canaries)
     pinned = Path(config.canaries.manifest) if config.canaries.manifest else run.path / MANIFEST_FILE
-    with run.telling():
-        state = pin(pinned, manifest)
+    state = pin(pinned, manifest)
     cells = make_cells(config)
     adapters = AdapterStore(run, model, config.model.path, progress)
     audit = _Audit(config, run, progress, model, material, cells, adapters)

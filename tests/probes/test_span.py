@@ -191,6 +191,17 @@ def test_a_damaged_manifest_is_the_users_to_mend(tmp_path, damage):
         pin(path, manifest_of(make_canaries(config), config))
 
 
+def test_a_manifest_that_cannot_be_written_or_read_is_named(tmp_path):
+    config = CanariesConfig(count=2)
+    manifest = manifest_of(make_canaries(config), config)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"expected to write the manifest .*file/deep/manifest\.json, found: "):
+        pin(tmp_path / "file" / "deep" / "manifest.json", manifest)
+    with pytest.raises(UserError, match=r"expected valid JSON in .* Is a directory"):
+        pin(tmp_path, manifest)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
 def test_one_changed_hash_is_found(tmp_path):
     config = CanariesConfig(count=3)
     manifest = manifest_of(make_canaries(config), config)
