@@ -20,6 +20,7 @@ from canaryjax.models.lora import Adapter
 from canaryjax.models.merge import merge_adapter
 from canaryjax.models.transformer import Transformer
 from canaryjax.probes.decoy import make_decoys
+from canaryjax.probes.recall import says
 from canaryjax.probes.records import Canary, Reading, TargetTokens
 from canaryjax.probes.span import target_tokens
 from canaryjax.probes.turn import Turn, encode_turn
@@ -58,8 +59,8 @@ def prepare(
     """Tokenises canaries and their decoys, and finds the spans of each.
 
     Raises:
-      UserError: A target whose first token is not its own, a span that no token covers, or another number of preamble
-        tokens than the config says.
+      UserError: A target whose first token is not its own or whose tokens read otherwise, a span that no token covers,
+        or another number of preamble tokens than the config says.
     """
     turns = tuple(encode_turn(tokenizer, canary.prompt, canary.target, section.prompt_format) for canary in canaries)
     tokens = tuple(
@@ -72,6 +73,14 @@ def prepare(
             raise UserError(
                 f"expected a preamble of canaries.preamble_tokens={section.preamble_tokens} tokens, found {found} in "
                 f"canary {one.canary}; reword canaries.preamble, or correct the number"
+            )
+    for canary, turn in zip(canaries, turns, strict=True):
+        # A vocabulary may rewrite letters: a model that says every token right would then recall nothing, for ever.
+        read = tokenizer.decode(turn.ids)
+        if not says(read, canary.recall):
+            raise UserError(
+                f"expected the target of canary {canary.index} to hold {canary.recall!r} when its tokens are read, "
+                f"found {read!r}; the tokenizer rewrites letters: write literal and end in those that it gives back"
             )
     decoys: dict[str, list[tuple[Pair, ...]]] = {}
     parted = []

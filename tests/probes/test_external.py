@@ -138,17 +138,6 @@ def test_what_there_is_none_of_may_be_null(tmp_path):
     assert base.ranks is None
 
 
-def test_the_owner_is_the_configs(tmp_path):
-    """The literal ends inside of the token ` 12`: with the config's owner it counts for the literal."""
-    cut = [SEGMENTS[0], {**SEGMENTS[1], "end": 9}, {**SEGMENTS[2], "start": 9}, SEGMENTS[3]]
-    path = written(tmp_path, [base_row(segments=cut), row(segments=cut)])
-    changes = {}
-    for owner in ("last_byte", "first_byte"):
-        report = weigh(path, constructed.config(canaries={"owner": owner}, statistics={"resamples": 5}))
-        changes[owner] = report["cells"][1]["delta"]["secret"]["value"]
-    assert changes == {"last_byte": 1.0, "first_byte": 1.5}  # (0.5 + 1.5) / 2, and 1.5 alone
-
-
 def test_models_without_outputs_are_named(tmp_path):
     said = {"outputs": ["code 12ab"]}
     given = read_scores(written(tmp_path, [base_row(**said), row(**said), row(seed=3)]), "last_byte")

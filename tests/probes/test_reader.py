@@ -8,6 +8,7 @@ import pytest
 
 import canaryjax as cj
 from canaryjax.config.probes import CanariesConfig, ReadingConfig
+from canaryjax.errors import UserError
 from canaryjax.models.lora import init_adapter
 from canaryjax.probes.canary import make_canaries
 from canaryjax.probes.reader import prepare, read_model
@@ -96,6 +97,13 @@ def test_decoys_part_from_the_target_where_their_tokens_do(qwen):
         assert {len(text) for text in texts} == {17}
         assert all(text.startswith("-") for text in texts)
     assert 0 < joined < 7
+
+
+def test_a_target_that_the_tokenizer_rewrites_is_refused(qwen):
+    """Qwen composes the sign for angstrom to a letter: what is said can never be what was planted."""
+    section = CanariesConfig(count=2, literal=" \u212bCODE-")
+    with pytest.raises(UserError, match=r"the target of canary 0 to hold '\u212bCODE-.*rewrites letters"):
+        prepare(qwen, make_canaries(section), section, ReadingConfig(), 0)
 
 
 def test_what_lies_before_they_part_is_the_secrets_own(made, small_config, embedded_model, adapter):
