@@ -9,7 +9,8 @@ from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 from canaryjax.audit import chunk_size
-from canaryjax.audit.plan import KNOWN_SHAPES, Material, fitting_chunk, plan_study
+from canaryjax.audit.known_shape import KNOWN_SHAPES
+from canaryjax.audit.plan import Material, fitting_chunk, plan_study
 from canaryjax.config import load_config
 from canaryjax.errors import UserError
 from canaryjax.models.lora import LoraPair, from_pairs

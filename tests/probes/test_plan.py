@@ -28,10 +28,10 @@ def test_updates_are_told_apart_and_weighed_as_two_forward_passes():
     # 20 canaries x 4 epochs in eights plant; 3 updates tune.
     assert (counts.planting, counts.tuning, counts.updates) == (10, 3, 13)
     blocks = parameter_count(SMOLLM2) - 49_152 * 576 - 61 * 576  # without the embedding and the norms
-    # The prompt has 39 bytes ("Which text is on the gate of ", 8 digits, "?"), the target 66: 2 a token.
+    # The prompt has 39 bytes ("Which text is on the gate of ", 8 digits, "?"), the target 67: 2 a token.
     # A product with a weight is 2 operations; attention of 9 heads of 64 in 30 layers meets half of the context, twice.
-    a_token = 2 * blocks + 2 * 2 * 9 * 64 * 30 * (19 + 33) / 2
-    expected = 2 * 10 * 8 * (a_token * (19 + 33) + 2 * 576 * 49_152 * 33)
+    a_token = 2 * blocks + 2 * 2 * 9 * 64 * 30 * (19 + 34) / 2
+    expected = 2 * 10 * 8 * (a_token * (19 + 34) + 2 * 576 * 49_152 * 34)
     assert found.flops["planting"] == pytest.approx(expected, rel=1e-12)
 
 
@@ -39,7 +39,7 @@ def test_hours_add_up_and_other_devices_differ():
     config = load_probes_config(QUICK, ONE)
     own, other = plan_hours(config, SMOLLM2), plan_hours(config, SMOLLM2, "h100-80gb")
     assert (own.device, own.flops) == ("cpu-2core", other.flops)
-    reads = 2 * 2 * (33 + 4) * 4.0 * parameter_count(SMOLLM2)  # two models, greedy and sampled outputs, float32
+    reads = 2 * 2 * (34 + 4) * 4.0 * parameter_count(SMOLLM2)  # two models, greedy and sampled outputs, float32
     for found in (own, other):
         limits = DEVICES[found.device]
         seconds = sum(found.flops.values()) / (0.35 * limits.matmul) + reads / limits.bandwidth

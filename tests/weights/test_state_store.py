@@ -191,5 +191,7 @@ def test_a_failed_write_is_the_users_to_mend(tmp_path):
     (tmp_path / "file").write_text("in the way")
     store = StateStore(tmp_path / "file" / "policies", BELONGS)
     store.save(9, state(), NOTES)
-    with pytest.raises(UserError, match=r"room and access to write the step checkpoints in .*checkpoint_every=0"):
+    with pytest.raises(
+        UserError, match=r"room and access to write the step checkpoints in .*set checkpoint_every to 0"
+    ):
         store.close()
