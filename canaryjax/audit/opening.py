@@ -16,6 +16,7 @@ from canaryjax.models.config import ModelConfig
 from canaryjax.models.mesh import make_mesh
 from canaryjax.runlog import OPENING_FILE, Progress, RunDirectory, file_digests, threads
 from canaryjax.runlog.files import encode
+from canaryjax.runlog.opening import read_opening, refuse_changed
 from canaryjax.weights.checkpoint import model_files, model_location
 
 CHECKPOINTS = "checkpoints"
@@ -51,8 +52,8 @@ def open_study(
         "documents_sha256": _digest(examples),
         "base_sha256": file_digests(model_files(model_location(config.model.path))),
     }
-    if resume and (run_dir.path / OPENING_FILE).is_file():
-        opening = run_dir.read_sealed(OPENING_FILE, "restore it, or give another --out")
+    opening = read_opening(run_dir) if resume else None
+    if opening is not None:
         _compare(run_dir, opening, now)
         if opening["threads"] != now["threads"]:
             progress.note(
@@ -60,11 +61,6 @@ def open_study(
                 "of what is still to come may differ from a run that was never stopped"
             )
         return opening["policies_per_chunk"], _mesh_again(opening, run_dir, progress)
-    if resume and run_dir.begun:
-        raise UserError(
-            f"expected {OPENING_FILE} in {run_dir.path} beside {', '.join(run_dir.begun[:4])}, found none: what they "
-            "were made with is not known; restore it, or give another --out"
-        )
     mesh = make_mesh(choose_mesh(config, config.study.policies_per_chunk), jax.local_devices())
     size = choose_chunk_size(config, shape, mesh.shape)
     run_dir.write_sealed(OPENING_FILE, {"policies_per_chunk": size, "mesh": dict(mesh.shape)} | now)
@@ -93,13 +89,7 @@ def _compare(run_dir: RunDirectory, opening: dict, now: dict) -> None:
             f"expected the documents that {run_dir.path} was begun with (sha256 {begun[:12]}), "
             f"found others (sha256 {found[:12]}); give the same data to resume, or another --out"
         )
-    before, files = opening["base_sha256"], now["base_sha256"]
-    changed = sorted(name for name in before.keys() | files.keys() if before.get(name) != files.get(name))
-    if changed:
-        raise UserError(
-            f"expected the base model that {run_dir.path} was begun with, found other contents in "
-            f"{', '.join(changed[:4])}; give the same model to resume, or another --out"
-        )
+    refuse_changed(run_dir, "base model", opening["base_sha256"], now["base_sha256"])
 
 
 def _digest(examples: Sequence[Example]) -> str:
