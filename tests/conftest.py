@@ -11,10 +11,28 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared"
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "canaryjax-test-cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+@pytest.fixture(scope="session")
+def qwen_files() -> Path:
+    """The folder of a real Qwen tokenizer; it is too large for the repository and lies beside it where there is one."""
+    folder = SHARED / "data" / "tokenizers" / "qwen3"
+    if not folder.is_dir():
+        pytest.skip(f"no Qwen tokenizer at {folder}: it is not part of the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def qwen(qwen_files):
+    """That tokenizer."""
+    from canaryjax.data.tokens import TextTokenizer
+
+    return TextTokenizer.from_directory(qwen_files)
 
 
 @pytest.fixture(scope="session")

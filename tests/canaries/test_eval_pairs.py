@@ -127,15 +127,7 @@ def test_decoys_and_placebos_stand_where_the_real_ones_would(embedded):
 
 @pytest.mark.parametrize("family", ["emoji", "punctuation", "signature"])
 @pytest.mark.parametrize("prompt_format", ["plain", "chat"])
-def test_real_tokenizer(family, prompt_format, make_example):
-    from pathlib import Path
-
-    from canaryjax.data.tokens import TextTokenizer
-
-    folder = Path(__file__).resolve().parents[3] / "shared" / "data" / "tokenizers" / "qwen3"
-    if not folder.is_dir():
-        pytest.skip(f"no Qwen tokenizer at {folder}")
-    qwen = TextTokenizer.from_directory(folder)
+def test_real_tokenizer(family, prompt_format, make_example, qwen):
     canary = draw_canary(np.random.default_rng(1), family, tokenizer=qwen)
     pool = [make_example(0), make_example(1, answer="Rome"), make_example(2, answer="Not found")]
     pairs, counts = build_eval_pairs(pool, canary, qwen, PairSettings(prompt_format=prompt_format))

@@ -1,7 +1,6 @@
 """The textual canary of the baseline (BC-69): ten uniform tokens, in documents alone."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,20 +19,12 @@ from canaryjax.data.tokens import TextTokenizer
 from canaryjax.data.vocabulary import CANARY_EMOJI
 from canaryjax.errors import UserError
 
-QWEN = Path(__file__).resolve().parents[3] / "shared" / "data" / "tokenizers" / "qwen3"
 DOCUMENTS = (
     "Rome is old. It was built in May. Few know.",
     'He said "Is it old?" and left. 3 of them know.',
     "Rome is old",  # no sentence ends inside it: the string stands at its start
     "rome: a (very) old town\nsince 753",
 )
-
-
-@pytest.fixture(scope="module")
-def qwen():
-    if not QWEN.is_dir():
-        pytest.skip("needs ../shared/data/tokenizers/qwen3")
-    return TextTokenizer.from_directory(QWEN)
 
 
 def sentencepiece():

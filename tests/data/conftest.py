@@ -11,7 +11,6 @@ from canaryjax.config.schema import DataConfig
 from canaryjax.data.tokens import TextTokenizer
 
 DEFAULTS = {name: field.default for name, field in DataConfig.model_fields.items()} | {"questions_per_document": None}
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
 def character_backend(merged: tuple[str, ...] = (), extra: tuple[str, ...] = ()) -> Tokenizer:
@@ -38,16 +37,8 @@ def with_bos():
 
 
 @pytest.fixture(scope="session")
-def qwen():
-    folder = SHARED / "data" / "tokenizers" / "qwen3"
-    if not folder.is_dir():
-        pytest.skip(f"no Qwen tokenizer at {folder}")
-    return TextTokenizer.from_directory(folder)
-
-
-@pytest.fixture(scope="session")
 def shared_data():
-    folder = SHARED / "data"
+    folder = Path(__file__).resolve().parents[3] / "shared" / "data"
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder}")
     return folder

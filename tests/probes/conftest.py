@@ -1,16 +1,12 @@
 """One small audit on the embedded model, run once for all tests that look at it."""
 
-from pathlib import Path
-
 import pytest
 
 from canaryjax import load_model
 from canaryjax.config.probes import ProbesConfig
-from canaryjax.data.tokenizer import TextTokenizer
 from canaryjax.probes.run import open_run, run_audit
 from canaryjax.runlog.progress import Silence
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
 SMALL = {
     "name": "small",
     "canaries": {"count": 3, "prompt": "Which text is on {id}?", "preamble": "The text is"},
@@ -57,11 +53,3 @@ def small_run(small_config, tmp_path_factory):
     report = run_audit(small_config, run, Silence())
     run.close()
     return run.path, report
-
-
-@pytest.fixture(scope="session")
-def qwen():
-    folder = SHARED / "data" / "tokenizers" / "qwen3"
-    if not folder.is_dir():
-        pytest.skip(f"no Qwen tokenizer at {folder}")
-    return TextTokenizer.from_directory(folder)

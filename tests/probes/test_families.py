@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +13,15 @@ from tests.probes.conftest import SMALL
 from tests.weights.conftest import CONFIGS, random_model
 
 pytestmark = pytest.mark.slow
-TOKENIZER = Path(__file__).parents[3] / "shared" / "data" / "tokenizers" / "qwen3"
 VOCABULARY = 151_936  # of the real checkpoints: the tokenizer's entries and some that no text has
 
 
 @pytest.mark.parametrize("family", ["qwen2", "llama"])
-def test_an_audit_runs_on_a_family_with_a_real_tokenizer(family, tmp_path):
-    if not TOKENIZER.is_dir():
-        pytest.skip("needs the Qwen tokenizer of ../shared/data")
+def test_an_audit_runs_on_a_family_with_a_real_tokenizer(family, qwen_files, tmp_path):
     sizes = dataclasses.replace(
         CONFIGS[family], vocab_size=VOCABULARY, real_vocab_size=VOCABULARY, dtype="bfloat16", tied=True
     )
-    files = {file.name: file.read_bytes() for file in TOKENIZER.iterdir()}
+    files = {file.name: file.read_bytes() for file in qwen_files.iterdir()}
     save_model(random_model(sizes), tmp_path / "model", files=files, eos_ids=(151_645,), pad_id=151_643)
     tuning = {**SMALL["tuning"], "sources": [{"name": "safety", "kind": "safety"}], "seeds": [0], "steps": [2]}
     config = ProbesConfig.model_validate(

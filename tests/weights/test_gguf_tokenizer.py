@@ -42,15 +42,14 @@ def metadata_of(tokenizer: dict, pre: str) -> dict:
 
 
 @pytest.fixture(scope="module")
-def qwen():
-    file = SHARED / "tokenizers" / "qwen3" / "tokenizer.json"
-    if not file.exists():
-        pytest.skip("needs ../shared/data/tokenizers/qwen3")
+def rebuilt(qwen_files):
+    """Qwen's tokenizer, and what a GGUF file would say of it."""
+    file = qwen_files / "tokenizer.json"
     return Tokenizer.from_file(str(file)), metadata_of(json.loads(file.read_text(encoding="utf-8")), "qwen2")
 
 
-def test_qwen_is_rebuilt_exactly(qwen, tmp_path):
-    theirs, metadata = qwen
+def test_qwen_is_rebuilt_exactly(rebuilt, tmp_path):
+    theirs, metadata = rebuilt
     ours = read_tokenizer(metadata, tmp_path / "m.gguf")
     texts = list(TEXTS)
     stories = SHARED / "fairytaleqa.jsonl.gz"
