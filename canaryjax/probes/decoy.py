@@ -56,6 +56,15 @@ def make_decoys(canary: Canary, shuffled: int, wrong: int, rng: np.random.Genera
     return found
 
 
+def smallest_p(decoys: int) -> float:
+    """The p of a secret that ranks first: so few decoys allow no smaller one.
+
+    >>> smallest_p(19)
+    0.05
+    """
+    return 1 / (decoys + 1)
+
+
 def exposure(true_nll: float, decoy_nlls: np.ndarray) -> Exposure | None:
     """Where a secret stands among decoys; None without one, or where a number is not finite.
 

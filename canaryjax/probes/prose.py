@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from canaryjax.config.probes import ProbesConfig
+from canaryjax.probes.decoy import smallest_p
 from canaryjax.probes.verdict import DAMAGE, DRIFT, NONE, RECOVERY, TRUNCATION, UNDERTRAINED, UNKNOWN
 
 FEWEST_OUTPUTS = 4  # the least k of hit@k that an audit should have (PA-51)
@@ -56,9 +57,9 @@ def reading(report: dict[str, Any], config: ProbesConfig) -> list[str]:
 
 def _by_signs_alone(report: dict[str, Any], cell: dict[str, Any]) -> bool:
     """Whether a recovery has neither both families of intervals behind it nor more secrets said than before (PA-27)."""
-    before = next((one["hits"] for one in report["cells"] if one["name"] == cell["baseline"]), None)
-    rates = [one[0]["rate"]["estimate"] for one in (before, cell["hits"]) if one]
-    said_more = len(rates) == 2 and rates[1] > rates[0]
+    before = next(_hit_at_1(one) for one in report["cells"] if one["name"] == cell["baseline"])
+    after = _hit_at_1(cell)
+    said_more = before is not None and after is not None and after > before
     return cell["delta"]["secret"]["label"] != "both" and not said_more
 
 
@@ -67,7 +68,7 @@ def _not_read(report: dict[str, Any], names: set[str]) -> list[str]:
     cells = {cell["name"]: cell for cell in report["cells"]}
     own = [cells[name] for name in sorted(names)]
     lacking = {
-        "recall": any(_has_no_hit_at_1(one) or _has_no_hit_at_1(cells[one["baseline"]]) for one in own),
+        "recall": any(_hit_at_1(cell) is None for one in own for cell in (one, cells[one["baseline"]])),
         "the window's change": any(one["delta"]["window"]["value"] is None for one in own),
         "the secret's change": any(one["delta"]["secret"]["value"] is None for one in own),
         "the parts of the window": any(one["decomposition"] is None for one in own),
@@ -75,8 +76,9 @@ def _not_read(report: dict[str, Any], names: set[str]) -> list[str]:
     return [what for what, is_so in lacking.items() if is_so] or ["a part of the window's change"]
 
 
-def _has_no_hit_at_1(cell: dict[str, Any]) -> bool:
-    return all(one["k"] != 1 for one in cell["hits"] or ())
+def _hit_at_1(cell: dict[str, Any]) -> float | None:
+    """The share that the greedy outputs say; None where it was not read."""
+    return next((one["rate"]["estimate"] for one in cell["hits"] or () if one["k"] == 1), None)
 
 
 def _of_claims(tuned: list[dict[str, Any]]) -> list[str]:
@@ -133,7 +135,7 @@ def _of_decoys(report: dict[str, Any]) -> list[str]:
     said = []
     for row in report["exposure"]:
         if row["cell"] in {cell["name"] for cell in report["cells"] if cell["kind"] == "baseline"}:
-            smallest = 1 / (row["decoys"] + 1)
+            smallest = smallest_p(row["decoys"])
             ranked = (
                 f"Under {row['cell']} {row['below']} of {row['n']} true secrets rank among {row['decoys']} fresh ones "
                 f"with p of at most {row['alpha']:.2g}"
@@ -161,7 +163,6 @@ def warnings(report: dict[str, Any], config: ProbesConfig) -> list[str]:
         where = [f"{row['part']} of {row['cell']}, seed {row['seed']}, canary {row['canary']}" for row in rows]
         count = sum(len(row["positions"]) for row in rows)
         said.append(f"{count} numbers of other passes or of decoys are not finite ({_few(where)}): they are left out.")
-
     if report["without_outputs"]:
         where = [f"{row['cell']}, seed {row['seed']}" for row in report["without_outputs"]]
         said.append(

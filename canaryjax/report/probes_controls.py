@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
+from canaryjax.probes.decoy import smallest_p
 from canaryjax.report.probes_tables import LINES, Row, table
 from canaryjax.report.probes_text import KINDS, NOT_KNOWN, plain, signed, visible
 from canaryjax.report.tables import Table
@@ -146,7 +147,7 @@ def decoys(report: Row) -> Table | None:
 
 
 def _within_alpha(exposure: Row) -> str:
-    least = 1 / (exposure["decoys"] + 1)
+    least = smallest_p(exposure["decoys"])
     return f"{exposure['below']}/{exposure['n']}" if least <= exposure["alpha"] else f"at least {least:.2g}"
 
 
